@@ -10,9 +10,10 @@ from numazones.apimachinery.answer import parts_of, title_of
 _NAMES = {str: "string", int: "integer", bool: "boolean", float: "number", type(None): "null", Any: "any"}
 _INTRODUCTION = """# Answers of kubectl numazones
 
-What `-o json` and `-o yaml` answer, and what `-o jsonpath=TEMPLATE` looks into (`{.items[*].node}`,
-`{range .items[*]}…{end}`, `{"\\n"}`, as kubectl's). Amounts of memory are Kubernetes quantities, sets of CPUs
-lists such as `0-3,8`; null is what is not known or not there. Fields may be added; those that are there keep
+The documents that `-o json` and `-o yaml` print. `-o jsonpath=TEMPLATE` reads the same fields
+(`{.items[*].node}`,
+`{range .items[*]}…{end}`, `{"\\n"}`, as in kubectl). Amounts of memory are Kubernetes quantities, and sets of
+CPUs are lists such as `0-3,8`; null means unknown or absent. New fields may be added; existing fields keep
 their meaning.
 """
 

@@ -72,7 +72,7 @@ def _ready_condition(
     observation: Observation, gaps: list[Problem], disagreements: list[Problem]
 ) -> Condition:
     if not _sees_kubelet(observation):
-        message = f"no kubelet was found, so only the hardware is shown: {_messages(gaps)}"
+        message = f"no kubelet found, so only the hardware is shown: {_messages(gaps)}"
         return Condition(
             type=READY, status="False", reason="KubeletNotFound", message=shorten(message, _MAX_MESSAGE)
         )
@@ -84,7 +84,7 @@ def _ready_condition(
             message=shorten(_messages(gaps), _MAX_MESSAGE),
         )
     if disagreements:
-        message = f"sources contradict each other, see the condition {CONSISTENT}"
+        message = f"sources contradict each other; see the condition {CONSISTENT}"
         return Condition(type=READY, status="Unknown", reason=DISAGREE, message=message)
     for note in observation.problems:
         if note.reason in NOTES:

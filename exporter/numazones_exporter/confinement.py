@@ -133,4 +133,7 @@ def _refuse_to_leave_open(kubelet_dir: Path, readable: tuple[Path, ...]) -> None
     inner = Path(os.path.realpath(kubelet_dir))
     for directory in readable:
         if inner.is_relative_to(os.path.realpath(directory)):
-            raise NotConfined(f"{kubelet_dir} is below {directory}, which the exporter reads; move it")
+            raise NotConfined(
+                f"--kubelet-dir {kubelet_dir} is inside {directory}, which must stay readable; "
+                "use a directory outside it"
+            )

@@ -86,7 +86,7 @@ def _policies(observation: Observation) -> Iterator[Problem]:
             yield Problem(
                 source,
                 DISAGREE,
-                f"{source} was written under policy {state.policy}, the kubelet configuration says "
+                f"{source} was written under policy {state.policy}, but the kubelet configuration says "
                 f"{configured}",
             )
 

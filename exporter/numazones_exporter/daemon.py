@@ -338,7 +338,7 @@ class Exporter:
             level = logging.INFO if reason in NOTES else logging.WARNING
             _log.log(level, "%s: %s: %s", ", ".join(dict.fromkeys(sources)), reason, message)
         for problem in sorted(self._problems - problems, key=lambda problem: problem.source):
-            _log.info("%s: no longer: %s", problem.source, problem.reason)
+            _log.info("%s: resolved: %s", problem.source, problem.reason)
         self._problems = problems
 
     async def _outdated_token(self, observation: Observation, error: NumazonesError) -> str:

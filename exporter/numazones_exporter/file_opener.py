@@ -75,7 +75,9 @@ class FileOpener:
         except OSError:
             answer, files = b"", []
         if not answer:
-            raise OSError(errno.EPIPE, "the process that opens it has ended; restart the exporter", str(path))
+            raise OSError(
+                errno.EPIPE, "the helper process that opens it has exited; restart the exporter", str(path)
+            )
         (failure,) = _ERRNO.unpack(answer)
         if failure:
             raise OSError(failure, os.strerror(failure), str(path))

@@ -43,7 +43,7 @@ class Health:
         now = self._clock()
         return [
             f"{step} has not succeeded for {now - last:.0f} s (limit {self._patience:.0f} s): "
-            f"{self._errors.get(step, 'no attempt has ended; it hangs or was never started')}"
+            f"{self._errors.get(step, 'no attempt has finished; it is hanging or never started')}"
             for step, last in self._last_success.items()
             if now - last > self._patience
         ]

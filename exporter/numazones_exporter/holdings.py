@@ -248,7 +248,7 @@ def _memory_of_podresources(
     problems = []
     if split:
         message = (
-            "podresources do not show how memory is split over several NUMA nodes; until "
+            "podresources do not show how memory is split across several NUMA nodes; until "
             "memory_manager_state can be read, the split is estimated, lowest NUMA node first"
         )
         problems.append(Problem(MEMORY_MANAGER_STATE, "EstimatedSplit", message))
@@ -313,8 +313,8 @@ def _unknown_endings(observation: Observation, assignments: Assignments) -> Iter
         yield Problem(
             PODS,
             "EndedPodsUnknown",
-            "neither the node's pods nor podresources could be read; the state files are used as they are "
-            "and may include ended pods",
+            "neither the node's pods nor podresources could be read; the state files are used "
+            "unfiltered and may include pods that have ended",
         )
     listed = observation.podresources.pods if observation.podresources is not None else None
     if observation.pods == () and (listed or (listed is None and assignments)):
@@ -335,5 +335,5 @@ def _missing_init_containers(observation: Observation) -> Iterator[Problem]:
             CPU_MANAGER_STATE,
             "InitContainersUnseen",
             "CPUs that init containers hold are not counted: cpu_manager_state could not be read, and "
-            "podresources, used instead, do not list them",
+            "podresources, which are used instead, do not list them",
         )

@@ -25,9 +25,9 @@ _RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
 """Version of the interface → rights to files that it has added: all of 5.13, REFER, TRUNCATE, IOCTL_DEV."""
 
 _REASONS = {
-    errno.ENOSYS: "the kernel has no Landlock (5.13 and newer have it)",
-    errno.EOPNOTSUPP: "Landlock is not among the kernel's security modules (boot parameter lsm=)",
-    errno.EPERM: "the container's seccomp profile forbids Landlock",
+    errno.ENOSYS: "this kernel does not support Landlock (Linux 5.13 and newer do)",
+    errno.EOPNOTSUPP: "Landlock is not enabled in this kernel (boot parameter lsm=)",
+    errno.EPERM: "the container's seccomp profile blocks Landlock",
 }
 
 

@@ -24,7 +24,7 @@ Examples:
     numazones-exporter --once
 
 \b
-  Show a recorded node, without any API server:
+  Show a recorded node, without an API server:
     numazones-exporter --once --node-name rig-a \\
       --sysfs rig-a/sys --procfs rig-a/proc --kubelet-dir rig-a \\
       --podresources replay:rig-a --kubelet-config file:rig-a/kubelet-config.yaml \\
@@ -35,16 +35,16 @@ Examples:
     numazones-exporter --node-name worker-3 --publish numazones,noderesourcetopologies
 
 \b
-  See which settings are in effect and where each came from:
+  See which settings are in effect and where each comes from:
     numazones-exporter --config exporter.yaml --dump-config
 
 Every setting can also be given in the environment (names above) and in the YAML file (the flag's name in
-camelCase: kubeletDir). Flags win over the environment, the environment over the file.
+camelCase: kubeletDir). Flags take precedence over the environment, which takes precedence over the file.
 
 
 \b
-Exit status of --once: 0 NUMA nodes were printed (stderr and conditions name what could not be read),
-1 the hardware could not be read or described, 2 a setting is wrong.
+Exit status of --once: 0 if NUMA nodes were printed (stderr and conditions list what could not be read),
+1 if the hardware could not be read or described, 2 if a setting is invalid.
 """
 
 
@@ -99,5 +99,5 @@ def _host_name() -> str:
     """The name a kubelet would register this machine under."""
     name = socket.gethostname().strip().lower()
     if not is_node_name(name):
-        raise click.UsageError(f"the host name {name!r} is not a node name; set --node-name")
+        raise click.UsageError(f"the host name {name!r} is not a valid node name; set --node-name")
     return name

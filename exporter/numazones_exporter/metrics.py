@@ -26,9 +26,9 @@ from numazones_program import self_metrics
 from numazones_program.gauges import gauge, zone_gauges
 
 AMOUNTS = {
-    "capacity": "Amount that the hardware of the NUMA node has.",
+    "capacity": "Amount that the hardware of the NUMA node provides.",
     "reserved": "Amount that the kubelet reserves on the NUMA node.",
-    "allocatable": "Amount that pods can be given on the NUMA node.",
+    "allocatable": "Amount that can be allocated to pods on the NUMA node.",
     "assigned": "Amount that containers hold exclusively on the NUMA node.",
     "available": "Amount still available on the NUMA node.",
 }
@@ -66,7 +66,7 @@ class ExporterMetrics:
             "numazones_exporter_source_duration_seconds", "Time to read one source.", ("source",)
         )
         self.source_errors = counter(
-            "numazones_exporter_source_errors_total", "Reads of a source that failed.", ("source",)
+            "numazones_exporter_source_errors_total", "Failed reads of a source.", ("source",)
         )
         for source in (
             *ORDER,
@@ -168,8 +168,8 @@ class _MemoryCollector(Collector):
         )
         yield gauge(
             "numazones_node_confined_containers",
-            "Containers of pods without exclusive CPUs that their cgroup confines to some NUMA nodes, by "
-            "NUMA node; a container confined to several counts on each.",
+            "Containers of pods without exclusive CPUs that their cgroup confines to some NUMA nodes, "
+            "by NUMA node; a container confined to several NUMA nodes counts on each of them.",
             ("node", "numa_node"),
             (((node, str(numa)), count) for numa, count in (found.confined if found else {}).items()),
         )

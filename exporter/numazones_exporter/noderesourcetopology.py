@@ -68,9 +68,9 @@ class NodeResourceTopologyPublisher:
         """Log once who else writes the object; whether they still do is checked now and then."""
         if error.message != self._conflict:
             _log.warning(
-                "the exporter does not write NodeResourceTopology %s, because another program does: %s; "
-                "let one program write it: take noderesourcetopologies out of --publish, or stop the "
-                "other and delete the object",
+                "not writing NodeResourceTopology %s, because another program writes it: %s; let only "
+                "one program write it: remove noderesourcetopologies from --publish, or stop the other "
+                "program and delete the object",
                 self.node_name,
                 error.message,
             )

@@ -66,14 +66,14 @@ class Options:
     )
     kubelet_address: str = setting(
         "",
-        "Read configz from the kubelet at this address, host or host:port. This needs only nodes/configz; "
+        "Read configz from the kubelet at this address. This needs only nodes/configz; "
         "through the API server it needs nodes/proxy.",
         metavar="HOST[:PORT]",
         variable="NODE_ADDRESS",
     )
     kubelet_certificate_authority: Path | None = setting(
         None,
-        "Certificates to trust at that address.  [default: KUBELET_DIR/pki/kubelet.crt and the cluster's]",
+        "Certificates to trust for that address.  [default: KUBELET_DIR/pki/kubelet.crt and the cluster's]",
         kind=PATH,
         metavar="FILE",
     )
@@ -87,14 +87,15 @@ class Options:
     source_timeout: float = setting(10.0, "Time limit for reading a source.", kind=DURATION)
     kubeconfig: Path | None = setting(
         None,
-        "How to reach the API server.  [default: $KUBECONFIG, the pod's service account, ~/.kube/config]",
+        "Kubeconfig with which to reach the API server.  [default: $KUBECONFIG, the pod's service "
+        "account, ~/.kube/config]",
         kind=PATH,
         metavar="FILE",
     )
     server: str = setting(
         "",
-        "URL of the API server, if neither a kubeconfig nor a pod names it; the service account's files "
-        "are used if they exist.",
+        "URL of the API server, if neither a kubeconfig nor the pod's environment provides it; the "
+        "service account's files are used if they exist.",
         metavar="URL",
     )
     publish: tuple[str, ...] = setting(
@@ -102,14 +103,17 @@ class Options:
         "Objects to publish: numazones, noderesourcetopologies.",
         kind=ObjectKinds(NUMAZONES, NODE_RESOURCE_TOPOLOGIES),
     )
-    interval: float = setting(60.0, "Longest time between readings.", kind=DURATION)
+    interval: float = setting(60.0, "Maximum time between readings.", kind=DURATION)
     metrics_address: str = setting(
-        ":9406", "Address of /metrics, /healthz and /readyz.", kind=Address(), metavar="HOST:PORT"
+        ":9406",
+        "Address on which to serve /metrics, /healthz and /readyz.",
+        kind=Address(),
+        metavar="HOST:PORT",
     )
     probe_address: str = setting(
         "",
-        "Separate address of /healthz and /readyz, such as :9416, so that clients of the metrics port "
-        "cannot delay the kubelet's probes.  [default: only with the metrics]",
+        "Separate address for /healthz and /readyz, such as :9416, so that clients of the metrics port "
+        "cannot delay the kubelet's probes.  [default: the metrics address only]",
         kind=Address(optional=True),
         metavar="HOST:PORT",
     )
@@ -122,15 +126,15 @@ class Options:
     cgroups: Path | None = setting(
         None,
         "The host's /sys/fs/cgroup. With it, metrics show whether the memory of pods with exclusive CPUs "
-        "is on the NUMA nodes of these CPUs.",
+        "is on the NUMA nodes of those CPUs.",
         kind=PATH,
         metavar="DIR",
     )
     landlock: str = setting(
         LANDLOCK_OFF,
-        "Whether the exporter gives up its right to read other files, to write files and to start "
-        "programs: off, best-effort (if the kernel supports it), or required (otherwise it does not "
-        "start). Use it in pods only: it cannot read a kubeconfig afterwards.",
+        "Whether the exporter drops its rights to read other files, write files and start programs: off, "
+        "best-effort (if the kernel supports it), or required (otherwise the exporter does not start). Use "
+        "it in pods only: the exporter cannot read a kubeconfig afterwards.",
         kind=click.Choice([LANDLOCK_OFF, LANDLOCK_BEST_EFFORT, LANDLOCK_REQUIRED]),
     )
     lease_namespace: str = setting(
@@ -140,16 +144,18 @@ class Options:
         variable="KUBERNETES_NAMESPACE",
     )
     lease_duration: float = setting(
-        180.0, "How long the NUMAZones count as current after the Lease was renewed.", kind=DURATION
+        180.0, "How long the NUMAZones count as current after the Lease is renewed.", kind=DURATION
     )
     log_level: str = setting(
-        "info", "Least severe messages to log.", kind=click.Choice(["debug", "info", "warning", "error"])
+        "info",
+        "Minimum severity of messages to log.",
+        kind=click.Choice(["debug", "info", "warning", "error"]),
     )
     log_format: str = setting("json", "Format of log messages.", kind=click.Choice(["json", "text"]))
     once: bool = setting(False, "Read the node once, print its NUMA nodes and exit.", flags=("--once",))
     output: Output = setting(
         "table",
-        "How --once prints; json and yaml are a Kubernetes List.",
+        "Output format of --once; json and yaml print a Kubernetes List.",
         kind=click.Choice(["table", "yaml", "json"]),
         flags=("-o", "--output"),
     )

@@ -196,11 +196,11 @@ def recordings(options: Options, otherwise: Answer, read: ReadFile = read_file) 
         if request.path != PATH:
             return await otherwise(request)
         if not options.recordings:
-            text = f"{SWITCHED_OFF}; --recordings=true, or the component exporter-recordings"
+            text = f"{SWITCHED_OFF}; set --recordings=true, or apply the component exporter-recordings"
             return web.Response(status=HTTPStatus.FORBIDDEN, text=text)
         if busy.locked():
             return web.Response(
-                status=HTTPStatus.SERVICE_UNAVAILABLE, text="a recording is being made; try again"
+                status=HTTPStatus.SERVICE_UNAVAILABLE, text="another recording is in progress; try again"
             )
         async with busy:
             try:

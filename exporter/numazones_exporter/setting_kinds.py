@@ -74,5 +74,7 @@ class NodeName(SettingKind):
         """Check the text; a bad one ends the command with a usage error."""
         text = str(value)
         if text and not is_node_name(text):
-            self.fail(f"{text!r} is not a node name; use the name that kubectl get nodes shows", param, ctx)
+            self.fail(
+                f"{text!r} is not a valid node name; use the name that kubectl get nodes shows", param, ctx
+            )
         return text

@@ -48,15 +48,16 @@ def outdated_token(claims: TokenClaims, *, node_name: str, node_uid: str | None)
         return ""
     if claims.pod:
         cure = (
-            "delete the exporter's pod; its replacement gets a new token at once (kubectl "
-            f"-n {claims.namespace} delete pod {claims.pod}); the kubelet renews this one within the hour"
+            "delete the exporter's pod; its replacement gets a new token at once (kubectl -n "
+            f"{claims.namespace} delete pod {claims.pod}); otherwise, the kubelet renews this one "
+            "within an hour"
         )
     else:
         cure = "give the exporter a token that is bound to the current Node"
     if node_uid is None:
         return (
-            f"the exporter's token is bound to Node {node_name} of uid {claims.node_uid}; if that Node "
-            f"was deleted or recreated since, {cure}"
+            f"the exporter's token is bound to Node {node_name} with uid {claims.node_uid}; if that "
+            f"Node has been deleted or recreated since, {cure}"
         )
     return (
         f"the exporter's token names Node {node_name} with uid {claims.node_uid}, but the Node was "

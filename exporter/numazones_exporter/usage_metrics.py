@@ -246,8 +246,8 @@ def _interrupt_families(
 ) -> Iterator[Metric]:
     yield _counter(
         "numazones_numa_exclusive_cpu_interrupts",
-        "Interrupts on exclusive CPUs of the NUMA node, by source: a device (numbered, so an affinity "
-        "can keep it away), a processor, or its timer.",
+        "Interrupts on exclusive CPUs of the NUMA node, by source: device (numbered interrupts, which "
+        "an affinity can keep away), processor (sent between CPUs or raised by them), or timer.",
         (*_NUMA, "source"),
         (((kinds.node, str(numa), source), count) for (numa, source), count in came.items()),
     )

@@ -24,13 +24,13 @@ from numazones.whatif.experiment import Comparison
 
 
 class SweepDocument(Comparison):
-    """``sweep``: the same as ``whatif``, of every combination."""
+    """``sweep``: the same as ``whatif``, for every combination."""
 
 
 DOCUMENTS: dict[str, Any] = {
     "aligned": AlignedDocument,
     "why": WhyDocument,
-    "why, of several pods": WhyListDocument,
+    "why, for several pods": WhyListDocument,
     "top": TopDocument,
     "who": WhoDocument,
     "idle": IdleDocument,

@@ -47,20 +47,22 @@ _COMMANDS = {
     "aligned": _Command("aligned", "List running pods that are spread over NUMA nodes, worst first."),
     "top": _Command("top", "Show what is in use on each NUMA node."),
     "idle": _Command("idle", "List containers whose exclusive CPUs are idle, and what would fit instead."),
-    "live": _Command("live", "Follow NUMA nodes, stuck pods and plans on a full screen."),
+    "live": _Command("live", "Watch NUMA nodes, stuck pods and plans in a full-screen view."),
     "tree": _Command("tree", "Draw a node: sockets, NUMA nodes, caches, cores and who holds them."),
-    "plan": _Command("plan", "Plan the fewest evictions after which waiting pods fit."),
+    "plan": _Command("plan", "Plan the fewest evictions that let waiting pods fit."),
     "approve": _Command("approve", "Approve a plan of the operator, which then runs it."),
     "reject": _Command("reject", "Reject a plan of the operator, or stop one that is running."),
     "report": _Command("report", "Write a report of the cluster: one HTML page that needs no network."),
     "whatif": _Command("whatif", "Compare kubelet settings: the same pods under old and new settings."),
     "sweep": _Command("sweep", "Compare a grid of kubelet settings; write a table and a plot."),
-    "size": _Command("size", "Compute how many machines a list of pods needs, and their settings."),
-    "replay": _Command("replay", "Compare what kubelets did in a recording with the model."),
+    "size": _Command("size", "Compute how many machines a list of pods needs, and with which settings."),
+    "replay": _Command(
+        "replay", "Compare what the kubelets did in a recording with what the model predicts."
+    ),
     "record": _Command("record", "Record a live node for a bug report; replay reads it."),
     "doctor": _Command("doctor", "Check the installation, the kubelets' settings and the pods' requests."),
     "gate": _Command("gate", "Show the pods at the scheduling gate, and release them without the operator."),
-    "clean": _Command("clean", "List pods that kubelets rejected, and delete those that were replaced."),
+    "clean": _Command("clean", "List pods that kubelets rejected, and delete those that have been replaced."),
     "completion": _Command("completion", "Print the completion script for bash, zsh or fish."),
     "version": _Command("version", "Print the version."),
 }
@@ -118,7 +120,7 @@ Examples:
   The same offline, on a dump:
     kubectl get nodes,numazones,pods,replicasets -A -o json > dump.json
     kubectl numazones why my-pod -f dump.json
-  If programs other than the kubelet place pods, the answer names what else to dump.
+  If programs other than the kubelet place pods, the output says what else to dump.
 """
 
 

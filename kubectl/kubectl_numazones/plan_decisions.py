@@ -109,7 +109,7 @@ async def _others(client: Client, name: str) -> str:
             key=lambda plan: (not plan.active, plan.name),
         )
     except NumazonesError:
-        return "; kubectl get rebalancerecommendations shows which there are"
+        return "; run kubectl get rebalancerecommendations to list them"
     if meant := did_you_mean(name, [plan.name for plan in plans], cutoff=0.8):
         return meant
     if not plans:
@@ -131,8 +131,8 @@ def _forbidden() -> str:
     name = f"{REBALANCE_RECOMMENDATIONS.plural}.{REBALANCE_RECOMMENDATIONS.group}"
     return (
         f"you may not patch {REBALANCE_RECOMMENDATIONS.plural} (kubectl auth can-i patch {name}); the "
-        "ClusterRole numazones-edit (manifests/roles) grants it; so do edit and admin for the whole "
-        "cluster"
+        "ClusterRole numazones-edit (manifests/roles) grants it, and so do edit and admin if they are "
+        "bound for the whole cluster"
     )
 
 
@@ -194,8 +194,8 @@ async def decide(client: Client, plan: PendingPlan, decision: PlanDecision) -> N
         body = await client.patch(REBALANCE_RECOMMENDATIONS, plan.name, patch)
     except (NotFound, Conflict) as error:
         raise Undecidable(
-            f"{plan.name} was deleted because the operator made other plans; kubectl get "
-            f"rebalancerecommendations"
+            f"{plan.name} was deleted because the operator made other plans; list them with kubectl get "
+            "rebalancerecommendations"
         ) from error
     except Forbidden as error:
         raise Undecidable(_forbidden()) from error

@@ -77,8 +77,8 @@ def _waits_for(pod: dict[str, Any]) -> str:
         return ""
     gates = [gate["name"] for gate in pod["spec"].get("schedulingGates") or ()]
     if GATE in gates:
-        return "waits for the operator to open its gate"
-    return f"waits for its gate {gates[0]}" if gates else "waits for its scheduler"
+        return "waiting for the operator to remove its gate"
+    return f"waiting for its gate {gates[0]}" if gates else "waiting for its scheduler"
 
 
 def said(plan: PendingPlan) -> str:

@@ -41,7 +41,7 @@ class Variant:
     """How the scheduler chooses among them."""
 
     def __str__(self) -> str:
-        return " ".join(f"{key}={value}" for key, value in self.settings) or "as it is"
+        return " ".join(f"{key}={value}" for key, value in self.settings) or "current settings"
 
     @property
     def configurations(self) -> Iterator[tuple[str, KubeletConfiguration]]:

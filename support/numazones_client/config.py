@@ -100,7 +100,7 @@ def from_server(server: str, *, directory: Path = SERVICE_ACCOUNT) -> ClusterCon
         ConfigError: the text is not a URL, or the certificate authority cannot be read.
     """
     if not server.startswith(("http://", "https://")):
-        raise ConfigError(f"{server!r} is not a server's URL; write it as https://10.96.0.1:443")
+        raise ConfigError(f"{server!r} is not a server URL; write it as https://10.96.0.1:443")
     token, namespace, authority = directory / "token", directory / "namespace", directory / "ca.crt"
     context = None
     if server.startswith("https://"):

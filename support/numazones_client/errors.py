@@ -60,7 +60,7 @@ class APIError(NumazonesError):
 class BadRequest(APIError):
     """400: the server does not understand the request."""
 
-    cure = "this is a fault of the program, or the API server is older than the program supports"
+    cure = "this is a bug in numazones, or the API server is older than numazones supports"
 
 
 class Unauthorized(APIError):
@@ -84,7 +84,7 @@ class Forbidden(APIError):
 class NamespaceTerminating(APIError):
     """403: nothing is created any more in a namespace that is being deleted."""
 
-    cure = "nothing needs to be done: its namespace is being deleted"
+    cure = "nothing to do: its namespace is being deleted"
 
 
 class NotFound(APIError):
@@ -103,7 +103,7 @@ class UnknownResource(NotFound):
                 "kubectl config view --minify"
             )
         ours = self.request.resource.endswith(".numazones.io")
-        where = " (kubectl apply -k crds)" if ours else ", which is not numazones' own"
+        where = " (kubectl apply -k crds)" if ours else ", which is not part of numazones"
         return f"install the definition of {self.request.resource or 'this resource'}{where}"
 
 
@@ -113,7 +113,7 @@ class Conflict(APIError):
     def _cure(self) -> str:
         if "FieldManagerConflict" in self.causes:
             return "another manager owns the fields: apply with force, or leave them out"
-        return "it was changed in the meantime: read it again and repeat"
+        return "it has changed in the meantime: read it again and retry"
 
 
 class AlreadyExists(Conflict):
@@ -132,25 +132,25 @@ class Gone(APIError):
 class Invalid(APIError):
     """422: the object does not satisfy its schema or rules."""
 
-    cure = "correct the object, or bring its definition up to date (kubectl apply -k crds)"
+    cure = "correct the object, or update its definition (kubectl apply -k crds)"
 
 
 class TooManyRequests(APIError):
     """429: the server asks for patience, or a disruption budget forbids an eviction."""
 
-    cure = "wait and repeat"
+    cure = "wait and retry"
 
 
 class ServerError(APIError):
     """5xx: the server failed or is overloaded."""
 
-    cure = "the API server is restarting or overloaded: see its log if this lasts"
+    cure = "the API server is restarting or overloaded: see its log if this persists"
 
 
 class UndeclaredField(ServerError):
     """500: the definition of a custom resource declares no such field, so nothing can be applied with it."""
 
-    cure = "its definition is older than this program: bring it up to date (kubectl apply -k crds)"
+    cure = "its definition is older than this program: update it (kubectl apply -k crds)"
 
 
 class Unreachable(APIError):

@@ -28,7 +28,7 @@ class Reachability:
         """Take note that a request was not answered; only the first one is told of."""
         if self._lost_at is None:
             self._lost_at = self._clock()
-            _log.warning("the API server does not respond; everything is retried until it does: %s", error)
+            _log.warning("the API server does not respond; requests are retried until it does: %s", error)
 
     def found(self, asked: float) -> None:
         """Take note that the server has answered what it was asked at a moment of the clock.

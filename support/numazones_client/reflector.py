@@ -146,7 +146,7 @@ class Reflector(Generic[T]):
                     await self._list()
                 await self._watch()
             except Gone:
-                self._note("%s: the version is too old, listing again", self.name)
+                self._note("%s: the resource version is too old, listing again", self.name)
                 self.metrics.count_restart(self.name, "expired")
                 self._version = ""
             except UnknownResource as error:
@@ -241,7 +241,7 @@ class Reflector(Generic[T]):
             change(item)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the mirror of the others
             self.failed(item, error)
-            _log.debug("%s: an object could not be taken in", self.name, exc_info=error)
+            _log.debug("%s: an object could not be processed", self.name, exc_info=error)
 
     def _note(self, message: str, *arguments: object) -> None:
         _log.log(logging.DEBUG if self.quiet else logging.INFO, message, *arguments)

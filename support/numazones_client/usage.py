@@ -52,11 +52,13 @@ _PATIENCE = 10.0
 """Seconds for one exporter."""
 _MOST_CPUS_OF_A_NODE = 1 << 16
 _RIGHTS = (
-    "you may not get pods/proxy in namespace {0}, which is needed to read the exporters; kubectl create "
-    "role -n {0} numazones-usage --verb=get --resource=pods/proxy, and a rolebinding; or use a Prometheus"
+    "you may not get pods/proxy in namespace {0}, which is needed to read the exporters; bind a role "
+    "that allows it (kubectl create role -n {0} numazones-usage --verb=get --resource=pods/proxy), or "
+    "read usage from Prometheus"
 )
 _NETWORK = (
-    "the exporter's NetworkPolicy must admit the API server: docs/guides/monitoring.md#usage-in-the-terminal"
+    "the exporter's NetworkPolicy must allow the API server: see "
+    "docs/guides/monitoring.md#usage-in-the-terminal"
 )
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
@@ -94,7 +96,10 @@ class ExporterUsage:
         pods = await self.client.list(PODS, namespace=self.namespace, label_selector=EXPORTERS)
         running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
         if not running:
-            raise NoUsage(f"no pod with label {EXPORTERS} runs; install the exporter, or use a Prometheus")
+            raise NoUsage(
+                f"no running pod has the label {EXPORTERS}; install the exporter, or read usage from "
+                "Prometheus"
+            )
         unknown = _claimed_twice(running)
         turns, samples = asyncio.Semaphore(_AT_A_TIME), Samples()
 
@@ -132,7 +137,8 @@ def _claimed_twice(pods: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     for pod in pods:
         found.setdefault(_node_of(pod), set()).add(str(pod["metadata"].get("namespace")))
     return {
-        node: f"pods with label {EXPORTERS} run there in namespaces {' and '.join(sorted(namespaces))}"
+        node: f"pods with the label {EXPORTERS} run there in several namespaces: "
+        f"{' and '.join(sorted(namespaces))}"
         for node, namespaces in found.items()
         if len(namespaces) > 1
     }
@@ -220,13 +226,14 @@ async def prometheus_usage(url: str, window: str, *, containers: bool = True) ->
         raise NoUsage(f"Prometheus at {shown} does not respond: {reason}") from error
     if not samples:
         raise NoUsage(
-            f"Prometheus at {shown} has no {CPU_SECONDS} of the last {window}; does it scrape the exporters?"
+            f"Prometheus at {shown} has no {CPU_SECONDS} for the last {window}; does it scrape the exporters?"
         )
     clusters = sorted({dict(labels).get("cluster", "") for _, labels in samples})
     if len(clusters) > 1:
         named = visible(", ".join(clusters[:3]) + ("" if len(clusters) <= 3 else ", …"))  # noqa: PLR2004
         raise NoUsage(
-            f"Prometheus at {shown} has several clusters ({named}); use one that has only this cluster"
+            f"Prometheus at {shown} has data from several clusters ({named}); use one that scrapes only "
+            "this cluster"
         )
     return usage_of(samples, {})
 
@@ -236,7 +243,7 @@ async def _within_bounds(chunks: Any, url: str) -> bytes:
     async for chunk in chunks:
         body += chunk
         if len(body) > _PAGE:
-            raise NoUsage(f"Prometheus at {url} responds with more than {_PAGE >> 20} MiB")
+            raise NoUsage(f"Prometheus at {url} returned more than {_PAGE >> 20} MiB")
     return bytes(body)
 
 
@@ -250,7 +257,7 @@ def _answered(body: bytes, name: str, url: str, status: int) -> Samples:
             if (amount := _amount(one["value"][1])) is not None:
                 found[name, tuple(sorted(labels.items()))] = amount
     except (AttributeError, KeyError, IndexError, TypeError, NumazonesError) as error:
-        raise NoUsage(f"{url} responds (status {status}), but not as a Prometheus") from error
+        raise NoUsage(f"{url} responds (status {status}), but is not a Prometheus server") from error
     if refusal:
         raise NoUsage(f"Prometheus at {url} returned an error: {visible(refusal)}")
     return found

@@ -359,7 +359,7 @@ class SysfsReader:
                     Problem(
                         SYSFS,
                         "CPUWithoutTopology",
-                        f"{topology} lacks {needed}; CPU {cpu} is left out, as the kubelet leaves it out",
+                        f"{topology} lacks {needed}; CPU {cpu} is left out, as in the kubelet",
                     )
                 )
                 continue
@@ -492,7 +492,7 @@ class SysfsReader:
                 Problem(
                     SYSFS,
                     "InvalidDistances",
-                    f"{path} holds {text!r:.80}, not {count} numbers; the distances are left out",
+                    f"{path} contains {text!r:.80}, not {count} numbers; the distances are left out",
                 )
             )
             return None

@@ -292,7 +292,7 @@ def _amounts(
     for kind, held, whole in kinds:
         yield kind, f"{format_rounded(held)} of {format_rounded(whole)}", held / whole if whole else 0.0
     if zone["memory"] and not any(kind == MEMORY for kind, _, _ in kinds):
-        yield MEMORY, f"{format_rounded(zone['memory'])}, not bound to NUMA nodes", 0.0
+        yield MEMORY, f"{format_rounded(zone['memory'])}, not managed per NUMA node", 0.0
 
 
 def _cpus(zone: ZoneUse) -> str:

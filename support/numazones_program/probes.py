@@ -59,7 +59,7 @@ def probes(
     """
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        status, lines = HTTPStatus.NOT_FOUND, ["there are /metrics, /healthz and /readyz"]
+        status, lines = HTTPStatus.NOT_FOUND, ["not found; use /metrics, /healthz or /readyz"]
         match request.path:
             case "/healthz":
                 lines = await _call(health_problems, loop)

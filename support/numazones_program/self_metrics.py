@@ -11,7 +11,7 @@ def register(registry: CollectorRegistry, *, prefix: str) -> None:
     """Register ``<prefix>_build_info`` and ``<prefix>_process_*``, read from /proc when asked for."""
     build = Gauge(
         f"{prefix}_build_info",
-        "Always 1; the labels say what is running.",
+        "Always 1; the labels give the versions that are running.",
         ("version", "python_version"),
         registry=registry,
     )

@@ -199,7 +199,7 @@ config_file = click.option(
 """The flag ``--config``."""
 
 dump_config = click.option(
-    "--dump-config", is_flag=True, help="Print the settings in effect, each with its origin, and exit."
+    "--dump-config", is_flag=True, help="Print the settings in effect and where each comes from, and exit."
 )
 """The flag ``--dump-config``."""
 

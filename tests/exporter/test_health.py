@@ -52,7 +52,7 @@ def test_a_success_makes_a_failing_step_healthy_again(health: Health, clock: Clo
 def test_a_hanging_step_fails_though_it_reported_no_error(health: Health, clock: Clock) -> None:
     clock.now += 181
     assert [problem.rpartition(": ")[2] for problem in health.problems()] == [
-        "no attempt has ended; it hangs or was never started"
+        "no attempt has finished; it is hanging or never started"
     ] * 2
 
 

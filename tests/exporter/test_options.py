@@ -84,7 +84,7 @@ def test_node_without_a_name_is_called_like_its_host(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("socket.gethostname", lambda: "my_laptop")
     result = run("--dump-config")
     assert result.exit_code == 2
-    assert "the host name 'my_laptop' is not a node name; set --node-name" in result.stderr
+    assert "the host name 'my_laptop' is not a valid node name; set --node-name" in result.stderr
 
 
 def test_the_socket_is_looked_for_in_the_kubelets_directory() -> None:
@@ -109,7 +109,7 @@ def test_the_socket_is_looked_for_in_the_kubelets_directory() -> None:
         (("--pods", "all"), "'all' is not one of api, file:PATH, none"),
         (
             ("--node-name", "No Node"),
-            "'No Node' is not a node name; use the name that kubectl get nodes",
+            "'No Node' is not a valid node name; use the name that kubectl get nodes",
         ),
         (("-o", "xml"), "'xml' is not one of 'table', 'yaml', 'json'"),
     ],

@@ -64,7 +64,11 @@ def test_claims_are_read_from_tokens_of_any_origin(text: str, bound: TokenClaims
             ],
         ),
         (OF_NODE, "new", ["has uid new now; give the exporter a token that is bound to the current Node"]),
-        (OF_NODE, None, ["bound to Node worker-3 of uid old; if that Node was deleted or recreated since"]),
+        (
+            OF_NODE,
+            None,
+            ["bound to Node worker-3 with uid old; if that Node has been deleted or recreated since"],
+        ),
     ],
 )
 def test_token_of_a_deleted_node_is_named_with_the_cure(

@@ -195,7 +195,7 @@ def test_times_of_other_cpus_than_those_online_are_not_used(
     node.stat(dict.fromkeys(range(4), "100 0 0 0"))
     node.put("sys/devices/system/cpu/online", "0-2")
     assert node.scrape(CPU_SECONDS) == {}
-    assert "stat has times of 4 CPUs" in caplog.text
+    assert "stat has times for 4 CPUs" in caplog.text
 
 
 def test_cpus_are_counted_by_kind(tmp_path: Path) -> None:

@@ -287,8 +287,8 @@ def test_state_files_without_other_sources_are_used_with_a_condition() -> None:
     status, reason, message = condition(found, "Ready")
     assert (status, reason) == ("Unknown", "EndedPodsUnknown")
     assert message == (
-        "neither the node's pods nor podresources could be read; the state files are used as they are and "
-        "may include ended pods"
+        "neither the node's pods nor podresources could be read; the state files are used unfiltered and "
+        "may include pods that have ended"
     )
 
 
@@ -528,7 +528,7 @@ def test_memory_split_missing_from_podresources_is_estimated_and_reported() -> N
     assert assigned(found, "memory") == [7 * GIB, 2 * GIB]
     status, reason, message = condition(found, "Ready")
     assert (status, reason) == ("Unknown", "EstimatedSplit")
-    assert message.startswith("podresources do not show how memory is split over several NUMA nodes")
+    assert message.startswith("podresources do not show how memory is split across several NUMA nodes")
 
 
 # Contradictions
@@ -574,8 +574,8 @@ def test_memory_split_missing_from_podresources_is_estimated_and_reported() -> N
             {"cpu_manager": CPUManagerCheckpoint("none", 0)},
             'a restart of the kubelet would fail: configured policy "static" differs from state checkpoint '
             'policy "none"; drain the node, stop its kubelet, remove /var/lib/kubelet/cpu_manager_state and '
-            "start it again; cpu_manager_state was written under policy none, the kubelet configuration says "
-            "static",
+            "start it again; cpu_manager_state was written under policy none, but the kubelet configuration "
+            "says static",
             id="a changed policy",
         ),
         pytest.param(

@@ -49,7 +49,9 @@ def test_those_that_are_not_are_listed_the_worst_first(run: Run, dump: Path) -> 
         ["team/batch-1", "worker-2", "spanning 2 NUMA nodes", "0:1 1:8", "-", "-", "never"],
         ["team/router-4", "worker-3", f"remote from {NIC}", "0:2", "-", f"{NIC}@1", "now"],
     ]
-    assert summary == "3 of 9 pods not aligned; 3 CPUs away from the rest of their container"
+    assert (
+        summary == "3 of 9 pods not aligned; 3 CPUs on a different NUMA node from the rest of their container"
+    )
     assert unknown.startswith("worker-9: ")
     assert result.return_value == 0
 
@@ -75,7 +77,7 @@ def test_wide_lists_the_aligned_ones_too(run: Run, dump: Path) -> None:
 def test_a_selector_and_a_namespace_choose_pods(run: Run, dump: Path) -> None:
     assert pods(run("aligned", "-A", "-l", "app in (db,cache)", "-f", dump)) == ["team/db-1"]
     assert run("aligned", "-f", dump).output.startswith(
-        "no running pod in namespace default holds resources of NUMA nodes"
+        "no running pod in namespace default holds CPUs, memory or devices exclusively"
     )
     assert pods(run("aligned", "-n", "team", "-l", "app=router", "-f", dump)) == ["team/router-4"]
     refused = run("aligned", "-l", "app in", "-f", dump)
@@ -86,7 +88,7 @@ def test_a_selector_and_a_namespace_choose_pods(run: Run, dump: Path) -> None:
 def test_where_all_are_aligned_it_says_so(run: Run, tmp_path: Path) -> None:
     path = written(tmp_path / "dump.json", cluster())
     assert run("aligned", "-A", "-f", path).output == (
-        "all 2 pods with CPUs, memory or devices of their own are aligned\n"
+        "all 2 pods with exclusive CPUs, memory or devices are aligned\n"
     )
 
 
@@ -137,7 +139,9 @@ def test_owner_with_the_most_misaligned_pods_is_listed_first(run: Run, dump: Pat
         ["team/replicaset/batch", "1", "1", "0", "1", "0", "1 never"],
         ["team/replicaset/router", "4", "0", "1", "0", "0", "1 now"],
     ]
-    assert summary == "3 of 9 pods not aligned; 3 CPUs away from the rest of their container"
+    assert (
+        summary == "3 of 9 pods not aligned; 3 CPUs on a different NUMA node from the rest of their container"
+    )
     wide = run("aligned", "-A", "--by", "owner", "-o", "wide", "-f", dump).output
     assert "team/replicaset/cache   " in wide
     names = run("aligned", "-A", "--by", "owner", "-o", "name", "-l", "app!=db", "-f", dump).output

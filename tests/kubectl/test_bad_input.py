@@ -42,7 +42,7 @@ def test_without_a_cluster_the_error_names_the_options(
         (
             "forbidden.json",
             '{"kind": "Status", "status": "Failure", "message": "pods is forbidden"}',
-            "contains no objects, only an error of the API server: pods is forbidden",
+            "contains no objects, only an error from the API server: pods is forbidden",
         ),
         ("items.json", '{"kind": "List", "items": [3]}', "are not objects"),
         ("empty.json", '{"kind": "List", "items": []}', "has no nodes"),
@@ -76,7 +76,7 @@ def test_objects_that_are_there_several_times_count_once(run: Run, dump: Path, t
     later[0]["spec"] = {}  # uncordoned since
     result = run("fit", "cpu=7", "-f", dump, "-f", written(tmp_path / "later.json", later))
     assert result.stderr == (
-        "warning: Node worker-2 appears several times, with differences; the last one counts\n"
+        "warning: Node worker-2 appears several times with different contents; the last one is used\n"
     )
     assert "worker-2" in result.output
 
@@ -90,7 +90,7 @@ def test_objects_of_another_version_are_read_with_a_warning(run: Run, tmp_path: 
     assert result.return_value == 0
     assert result.stderr == (
         "warning: numazones.io/v1beta1 (4 NUMAZones) is read as numazones.io/v1alpha1; "
-        "if an answer looks wrong, use the program for numazones.io/v1beta1\n"
+        "if an answer looks wrong, use the numazones release for numazones.io/v1beta1\n"
     )
 
 
@@ -109,8 +109,8 @@ def test_a_file_that_is_not_there_is_named(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("why", "nobody"), "pod default/nobody is not among the 4 pods read"),
-        (("why", "waitnig", "-n", "team"), "not among the 4 pods read; did you mean waiting?"),
+        (("why", "nobody"), "pod default/nobody is not among the 4 pods that were read"),
+        (("why", "waitnig", "-n", "team"), "not among the 4 pods that were read; did you mean waiting?"),
         (("why", "waiting"), "there is one in namespace team: -n team"),
         (("who", "nowhere"), "node nowhere is not among the 2 nodes read (worker-1, worker-2)"),
         (("who", "worker-1", "7"), "node worker-1 has no NUMA node 7; it has 0, 1"),
@@ -129,7 +129,7 @@ def test_missing_names_are_answered_with_the_existing_ones(
     ("arguments", "code", "said"),
     [
         (("fit", "cpu=none"), 2, "invalid quantity 'none' for cpu"),
-        (("fit",), 2, "give either a SHAPE"),
+        (("fit",), 2, "specify either a SHAPE"),
         (("fit", "--cpu", "4"), 2, "write the amounts as one argument: kubectl numazones fit cpu=4"),
         (("fit", "--memory=4Gi"), 2, "as one argument: kubectl numazones fit cpu=16,memory=4Gi"),
         (("fit", "--cpu", "18X"), 2, "'--cpu': '18X' is not a Kubernetes quantity"),

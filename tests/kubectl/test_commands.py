@@ -105,11 +105,11 @@ def test_fit_names_the_nodes_that_take_pods(run: Run, dump: Path) -> None:
 
 def test_wide_fit_names_each_node_that_rejects_the_pod(run: Run, dump: Path) -> None:
     narrow, wide = (run("fit", "cpu=7", "-f", dump, "-o", form).output for form in ("text", "wide"))
-    refusing = wide.partition("Not on ")[2].splitlines()
+    refusing = wide.partition("Not placed on ")[2].splitlines()
     assert refusing[1].split() == ["NODE", "VERDICT", "WHY"]
     assert [line.split()[0] for line in refusing[2:]] == sorted(line.split()[0] for line in refusing[2:])
     assert len(refusing) - 2 == int(refusing[0].split()[0])
-    assert wide.partition("Not on ")[0] == narrow.partition("Not on ")[0]
+    assert wide.partition("Not placed on ")[0] == narrow.partition("Not placed on ")[0]
 
 
 def test_fit_of_a_template_applies_the_api_servers_defaults(run: Run, dump: Path, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_unknown_nodes_make_the_answer_unknown(run: Run, tmp_path: Path) -> None
     bare = written(tmp_path / "bare.json", [item for item in cluster() if item["kind"] != "NUMAZone"])
     result = run("fit", "cpu=4", "-f", bare)
     assert result.return_value == 2
-    assert "for 1 node that is not known" in result.output
+    assert "unknown for 1 node" in result.output
     said = "the dump has no NUMAZones of worker-1; add numazones to kubectl get, or check that the exporter"
     for command in ("plan", "why team/waiting"):
         assert said in run(*command.split(), "-f", bare).output
@@ -146,9 +146,9 @@ def test_devices_that_the_scheduler_allocates_make_the_answer_unknown(run: Run, 
     result = run("fit", "cpu=1,memory=1Gi,gpu.example/large=1", "-f", dump)
     assert result.return_value == 2
     assert result.output == (
-        "0 of 1 fit; for 1 node that is not known\nit requests gpu.example/large, which dynamic resource "
+        "0 of 1 fit; unknown for 1 node\nit requests gpu.example/large, which dynamic resource "
         "allocation provides (DeviceClass gpus): only the scheduler's allocator knows which nodes "
-        "have such devices free\n\nNot on 2 nodes:\nNODES   NEAREST    VERDICT    WHY\n    1   "
+        "have such devices free\n\nNot placed on 2 nodes:\nNODES   NEAREST    VERDICT    WHY\n    1   "
         "worker-1   Unknown    it requests gpu.example/large, which dynamic resource allocation provides "
         "(DeviceClass gpus): only the scheduler's allocator knows which nodes have such devices "
         "free\n    1   worker-2   Excluded   node(s) were unschedulable\n"
@@ -412,7 +412,7 @@ def test_plan_for_a_dump_without_pods_asks_for_them(run: Run, tmp_path: Path) ->
     without = written(tmp_path / "dump.json", [item for item in cluster() if item["kind"] != "Pod"])
     error = run("plan", "-f", without).exception
     assert isinstance(error, BadDump)
-    assert "the dump has no pods; dump them, too: kubectl get nodes,pods,numazones -A" in str(error)
+    assert "the dump has no pods; include them: kubectl get nodes,pods,numazones -A" in str(error)
     none = tmp_path / "pods.json"
     none.write_text('{"apiVersion": "v1", "kind": "PodList", "items": []}')
     assert run("plan", "-f", without, "-f", none).return_value == 0
@@ -457,7 +457,7 @@ def test_nodes_of_koordinator_answer_with_their_own_model(run: Run, tmp_path: Pa
         ["worker-3", "1", "4-6,12-14"],
     ]
     said = run("why", "too-big", "-n", "d", "-f", dump).output
-    assert "What would help where koord-scheduler decides is not computed yet." in said
+    assert "numazones cannot yet compute what would help on nodes where koord-scheduler decides." in said
     status = {"cpuset": "0-3", "numaNodeResources": [{"node": 0, "resources": {"cpu": "4", "memory": "2Gi"}}]}
     runs = koordinator.pod_object("runs", cpu="4", status=status)
     runs["spec"]["nodeName"] = "worker-3"
@@ -596,10 +596,13 @@ def test_deployments_pods_are_found_in_dumps_without_replicasets(run: Run, tmp_p
 
     found = problem("deploy/lone", "-n", "team")
     assert re.fullmatch(
-        r"Deployment team/lone owns none of the \d+ pods read; each Deployment that does: team/web", found
+        r"Deployment team/lone owns none of the \d+ pods that were read; Deployments with pods: team/web",
+        found,
     ), found
-    assert problem("deploy/web").endswith("pods read; there is one in namespace team: -n team")
-    assert problem("sts/x").endswith("pods read; no StatefulSet does; see the pods' ownerReferences")
+    assert problem("deploy/web").endswith("pods that were read; there is one in namespace team: -n team")
+    assert problem("sts/x").endswith(
+        "pods that were read; no StatefulSet owns any of them; see the pods' ownerReferences"
+    )
 
 
 def test_fit_says_whether_foreseen_devices_lie_with_the_cpus(run: Run, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ SAID: dict[str, tuple[str, str, str]] = {
         "cpu_manager_state",
     ),
     "another policy": (
-        f"cpu_manager_state was written under policy none, the kubelet configuration says static{_OLD}",
+        f"cpu_manager_state was written under policy none, but the kubelet configuration says static{_OLD}",
         'configured policy "static" differs from state checkpoint policy "none"',
         "cpu_manager_state",
     ),

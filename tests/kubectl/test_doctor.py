@@ -146,7 +146,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
     "the exporter is not installed": (
         [it for it in without("NUMAZone", "worker-2") if EXPORTER not in it["metadata"]["name"]],
         *("exporters", "error", ["worker-2"]),
-        *("no NUMAZones are published: no pod of the exporter", "kubectl apply -k manifests/exporter"),
+        *("no NUMAZones are published: no exporter pods were found", "kubectl apply -k manifests/exporter"),
     ),
     "dra-driver-cpu beside the static CPU manager": (
         [
@@ -220,7 +220,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
             if it.get("spec", {}).get("nodeName") != "worker-2"
         ],
         *("exporters", "error", ["worker-2"]),
-        *("its taint gpu:NoSchedule keeps the exporter away", "tolerate it"),
+        *("its taint gpu:NoSchedule keeps the exporter away", "add a toleration"),
     ),
     "zones are incomplete": (
         without("NUMAZone", "worker-2-numa-1"),
@@ -240,7 +240,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
     "a node is gone and its zones are not": (
         without("Node", "worker-2"),
         *("leases", "warning", ["worker-2"]),
-        *("is not a node of the cluster", "kubectl delete numazones -l numazones.io/node=worker-2"),
+        *("is not a node in the cluster", "kubectl delete numazones -l numazones.io/node=worker-2"),
     ),
     "pods are bound to a node that is gone": (
         [
@@ -302,7 +302,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
             "Node", "worker-2", lambda it: it["metadata"]["labels"].update({"node.koordinator.sh/cpu": "x"})
         ),
         *("readings", "error", ["worker-2"]),
-        *("both place pods on the node", "leave placement to one of them"),
+        *("both place pods on the node", "let only one of them place pods"),
     ),
     "a clock is ahead": (
         [*without("Lease", "worker-1"), lease("worker-1", TIME, written_at="2026-11-20T09:59:00Z")],
@@ -312,7 +312,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
     "there is no operator": (
         without("Pod", "numazones-operator"),
         *("operator", "hint", ["numazones-operator"]),
-        *("no operator runs", "kubectl apply -k manifests/operator"),
+        *("no operator is running", "kubectl apply -k manifests/operator"),
     ),
     "the operator fails": (
         changed("Pod", "operator", lambda it: it["status"].update(conditions=[], phase="Pending")),
@@ -322,7 +322,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
     "a gate waits for no operator": (
         [*without("Pod", "numazones-operator"), gated()],
         *("gates", "error", ["team/gated"]),
-        *("no operator runs", "kubectl apply -k manifests/operator"),
+        *("no operator is running", "kubectl apply -k manifests/operator"),
     ),
     "a gate that the operator does not serve": (
         [*healthy(), gated()],
@@ -372,7 +372,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
     "an option that never acts": (
         zones_of(cpu_options={"distribute-cpus-across-numa": "true"}),
         *("settings", "hint", ["worker-2"]),
-        *("distribute-cpus-across-numa never acts", "restricted"),
+        *("distribute-cpus-across-numa has no effect", "restricted"),
     ),
     "two writers": (
         [*without("NodeResourceTopology"), topology("koordlet", "numazones-exporter")],
@@ -406,7 +406,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
         without("Pod", "small"),
         *("stranded", "hint", ["worker-1, NUMA node 1"]),
         *(
-            "2 CPUs are free, but no pod of the 2 shapes seen here can use them there",
+            "2 CPUs are free, but no pod of the 2 shapes seen in this cluster can use them",
             "kubectl numazones plan",
         ),
     ),
@@ -429,7 +429,7 @@ def test_checks_that_could_not_look_are_named(run: Run, dump: Path) -> None:
     output = run("doctor", "-f", dump).output
     assert "skipped: definitions: no CustomResourceDefinition objects were read" in output
     assert "skipped: leases: no Lease objects were read" in output
-    assert "skipped: access: your rights are unknown: a dump has no users\n" in output
+    assert "skipped: access: your permissions are unknown: a dump has no users\n" in output
 
 
 def test_managed_fields_that_were_left_out_are_asked_for(run: Run, tmp_path: Path) -> None:
@@ -493,11 +493,11 @@ def _of_extender(**fields: Any) -> Callable[[dict[str, Any]], object]:
 TRAPS: dict[str, tuple[Callable[[dict[str, Any]], object], str, str, str]] = {
     "sampling": (
         lambda settings: settings.pop("percentageOfNodesToScore"),
-        *("warning", "considers only part of the nodes", "set percentageOfNodesToScore: 100"),
+        *("warning", "considers only some of the nodes", "set percentageOfNodesToScore: 100"),
     ),
     "sampling in the profile": (
         lambda settings: settings["profiles"][0].update(percentageOfNodesToScore=50),
-        *("warning", "considers only part of the nodes", "set percentageOfNodesToScore: 100"),
+        *("warning", "considers only some of the nodes", "set percentageOfNodesToScore: 100"),
     ),
     "ignorable": (
         _of_extender(ignorable=True),
@@ -595,7 +595,7 @@ def test_kind_or_minikube_node_is_explained_without_errors(run: Run, tmp_path: P
         ),
         (
             'Post "https://numazones-extender.numazones-operator.svc/filter": dial tcp: connection refused',
-            "does not reach the extender",
+            "cannot reach the extender",
         ),
         ('Post "http://127.0.0.1:8888/filter": context deadline exceeded', ""),  # another one's
         ("failed filter with extender at URL http://127.0.0.1:9409/filter, code 500", ""),

@@ -82,4 +82,4 @@ def test_a_must_gather_without_objects_is_named(run: Run, tmp_path: Path) -> Non
     (tmp_path / "cluster-scoped-resources").mkdir()
     result = run("top", "-f", tmp_path)
     assert isinstance(result.exception, BadDump)
-    assert "objects that commands look at" in str(result.exception)
+    assert "files that commands read" in str(result.exception)

@@ -51,7 +51,10 @@ def test_templates_of_a_gang_are_placed_beside_each_other(run: Run, dump: Path, 
     assert total < 3
     assert result.return_value == 1
     said = run("fit", "--pod", manifest, "-f", dump).output
-    assert f"train needs 2 at once (minAvailable) and {'starts' if total >= 2 else 'does not start'}" in said
+    assert (
+        f"train needs 2 pods at once (minAvailable) and {'starts' if total >= 2 else 'does not start'}"
+        in said
+    )
     alone = write(tmp_path / "alone.yaml", volcano(task("worker", 1, 4), least=1))
     assert run("fit", "--pod", alone, "-f", dump).return_value == 0
 
@@ -128,7 +131,7 @@ def test_kinds_without_a_pod_template_are_named(
     assert named in str(error)
     both = write(tmp_path / "both.yaml", body, {"kind": "Pod", **template(1, name="p")})
     result = run("fit", "--pod", both, "-f", dump)
-    assert f"not answered: {named}" in result.stderr
+    assert f"skipped: {named}" in result.stderr
     assert result.stdout.startswith("1 of 1 fit")
 
 
@@ -154,7 +157,7 @@ def test_pods_without_exclusive_cpus_are_explained(run: Run, dump: Path, tmp_pat
     for command in (("fit", "--pod", manifest, "-f", dump), ("size", manifest, *machine)):
         result = run(*command)
         assert result.return_value == 0
-        assert "p: no exclusive CPUs, which need a Guaranteed pod and whole CPUs" in result.stderr
+        assert "p: no exclusive CPUs, which only Guaranteed pods that request whole CPUs get" in result.stderr
 
 
 def test_a_mistake_names_its_template(run: Run, dump: Path, tmp_path: Path) -> None:

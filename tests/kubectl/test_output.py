@@ -41,7 +41,7 @@ DOCUMENT = {"items": [{"node": "a", "free": 1, "in": {"x": 2}}, {"node": "b", "f
 
 ASKED: dict[str, tuple[object, ...]] = {
     **{command: (*arguments, "-f", DUMP) for command, arguments in READERS.items()},
-    "why, of several pods": ("why", "-A", "-f", DUMP),
+    "why, for several pods": ("why", "-A", "-f", DUMP),
     "replay": ("replay", RECORDING),
     "clean": ("clean", "--rejected", "-A", "-f", DUMP),
 }

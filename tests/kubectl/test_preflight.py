@@ -57,7 +57,9 @@ def test_device_pods_are_rejected_after_reboot_until_plugins_return(run: Run, tm
     path = dump(tmp_path / "dump.json", node, body("plain", 1), body("trainer", 2, vendor_gpu="1"))
     assert messages(run, "--restart", "worker-1", "-f", path) == {}
     ((message, cure),) = messages(run, "--restart", "worker-1", "--reboot", "-f", path).items()
-    assert message.startswith("its kubelet rejects it unless its device plugin, usually a pod too, has ")
+    assert message.startswith(
+        "its kubelet rejects it unless the pod's device plugin, usually a pod itself, has "
+    )
     assert "no healthy devices present; cannot allocate unhealthy devices vendor/gpu" in message
     assert cure == "drain the node first"
 

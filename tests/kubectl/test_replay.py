@@ -72,7 +72,7 @@ def test_pods_that_a_restart_would_reject_are_no_difference(run: Run, tmp_path: 
     result = run("replay", folder)
     assert result.return_value == 0
     name = f"{line['pod']['metadata']['namespace']}/{line['pod']['metadata']['name']}"
-    assert f"{name} on node-1 runs, but the kubelet would reject it at a restart" in result.output
+    assert f"{name} is running on node-1, but the kubelet would reject it after a restart" in result.output
     found = json.loads(run("replay", folder, "-o", "json").output)
     assert [(it["node"], it["pod"]) for it in found["rejectedAtRestart"]] == [("node-1", name)]
     assert found["differ"] == []
@@ -89,7 +89,7 @@ def test_recording_that_is_cut_off_is_named_with_its_line(run: Run, recording: P
 def test_a_directory_that_is_no_recording_is_named(run: Run, tmp_path: Path) -> None:
     error = run("replay", tmp_path).exception
     assert isinstance(error, BadDump)
-    assert "a recording has a replay.jsonl" in str(error)
+    assert "a recording contains a replay.jsonl" in str(error)
 
 
 def test_what_is_not_unpacked_says_nothing_of_a_machine(tmp_path: Path) -> None:

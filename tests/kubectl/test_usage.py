@@ -124,14 +124,14 @@ def test_idle_judges_nothing_that_was_measured_too_shortly(
     run: Run, dump: Path, prometheus: list[str]
 ) -> None:
     output = run("idle", "-A", *prometheus, "--measured", "1h", "-f", dump).output
-    assert output == ("No exclusive CPUs idle\n2 containers measured for less than 1h: not judged\n")
+    assert output == ("No exclusive CPUs are idle\nleft out 2 containers measured for less than 1h\n")
 
 
 def test_idle_is_about_one_namespace_without_all_namespaces(
     run: Run, dump: Path, prometheus: list[str]
 ) -> None:
     assert run("idle", *prometheus, "-f", dump).output == (
-        "No exclusive CPUs idle in namespace default (1 in other namespaces: use -A)\n"
+        "No exclusive CPUs are idle in namespace default (1 in other namespaces: use -A)\n"
     )
 
 
@@ -175,7 +175,7 @@ def test_what_is_no_prometheus_is_named(run: Run, dump: Path, prometheus: list[s
     FakePrometheus.instead = answer
     failed = run("top", *prometheus, "-f", dump).exception
     assert isinstance(failed, NoUsage)
-    assert "but not as a Prometheus" in str(failed)
+    assert "but is not a Prometheus server" in str(failed)
 
 
 def test_error_of_prometheus_is_shown(run: Run, dump: Path, prometheus: list[str]) -> None:
@@ -233,13 +233,13 @@ def test_container_with_missing_figures_is_not_called_idle(
     run: Run, dump: Path, prometheus: list[str], value: str | None
 ) -> None:
     FakePrometheus.series[BUSY] = [] if value is None else [(TWO, value)]
-    assert run("idle", "-A", *prometheus, "-f", dump).output == "No exclusive CPUs idle\n"
+    assert run("idle", "-A", *prometheus, "-f", dump).output == "No exclusive CPUs are idle\n"
 
 
 def test_container_that_had_more_cpus_counts_as_before(run: Run, dump: Path, prometheus: list[str]) -> None:
     FakePrometheus.series |= {HELD: [(TWO, "60000")], BUSY: [(TWO, "3000")], MOST_CPUS: [(TWO, "32")]}
     output = run("idle", "-A", *prometheus, "-f", dump).output
-    assert output == "No exclusive CPUs idle\n"  # 5 % of up to 32 CPUs are 1.6, more than 10 % of 6
+    assert output == "No exclusive CPUs are idle\n"  # 5 % of up to 32 CPUs are 1.6, more than 10 % of 6
 
 
 def test_prometheus_with_several_clusters_is_not_mixed_up(
@@ -248,7 +248,7 @@ def test_prometheus_with_several_clusters_is_not_mixed_up(
     FakePrometheus.series[MEMORY_USED] += [({"node": "worker-1", "numa_node": "0", "cluster": "b"}, "1")]
     failed = run("top", *prometheus, "-f", dump).exception
     assert isinstance(failed, NoUsage)
-    assert "has several clusters" in str(failed)
+    assert "has data from several clusters" in str(failed)
 
 
 def test_password_of_a_prometheus_is_not_shown(run: Run, dump: Path) -> None:
@@ -298,7 +298,7 @@ async def test_node_that_pods_of_two_namespaces_claim_is_unknown() -> None:
     found = await ExporterUsage(api).read()  # type: ignore[arg-type]
     assert api.paths == []
     assert found.numas == {}
-    assert "namespaces numazones-system and tenant" in found.unknown["n"]
+    assert "several namespaces: numazones-system and tenant" in found.unknown["n"]
 
 
 async def test_exporter_that_hangs_leaves_only_its_node_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,7 +212,7 @@ def test_why_reports_a_missing_node_object(run: Run, tmp_path: Path, *, owned: b
         lost["metadata"]["ownerReferences"] = [owner]
     dump = dumped(tmp_path, {}, {}, lost)
     sentence = (
-        "bound to worker-9, which has no Node object: the node was removed, or is missing in the dump; "
+        "bound to worker-9, which has no Node object: the node was removed, or is missing from the dump; "
         "Kubernetes deletes such a pod about a minute after its node"
         f"{'; its owner creates a replacement' * owned}"
     )

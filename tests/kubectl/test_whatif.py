@@ -127,7 +127,7 @@ def test_nodes_of_unknown_state_are_left_out_and_named(run: Invoke, tmp_path: Pa
         (
             ("--set", "topologyManagerScope=pod", *MACHINE),
             Exception,
-            "say which pods to place on the machine: --pods",
+            "specify the pods to place on the machine: --pods",
         ),
         (
             ("--set", "topologyManagerScope=pod", "--machine", "cores=2", *PODS),
@@ -162,7 +162,7 @@ def test_nodes_of_unknown_state_are_left_out_and_named(run: Invoke, tmp_path: Pa
         (
             ("--set", "topologyManagerScope=pod", *MACHINE, *PODS, "--scheduler", "tcp://127.0.0.1:1"),
             CannotExecute,
-            "no Dask scheduler responds at tcp://127.0.0.1:1",
+            "no Dask scheduler responded at tcp://127.0.0.1:1",
         ),
     ],
 )
@@ -300,7 +300,9 @@ def test_an_interrupted_sweep_tells_its_figures(run: Invoke, monkeypatch: pytest
     monkeypatch.setattr(experiment_module, "OneCore", Interrupted)
     interrupted = run(*SWEEP)
     made = len(execution.execute(experiment(), range(33), Interrupted()))
-    assert f"interrupted: {made} of 33 runs were made; the figures cover only these\n" in interrupted.stderr
+    assert (
+        f"interrupted: {made} of 33 runs have finished; the figures cover only these\n" in interrupted.stderr
+    )
     monkeypatch.undo()
     whole = json.loads(run(*SWEEP, "--runs", str(made)).stdout)
     assert json.loads(interrupted.stdout) == {**whole, "asked": 33}
@@ -313,7 +315,7 @@ def test_size_compares_policies_and_reserved_cpus(run: Invoke) -> None:
     shown = run("size", "4xcpu=6,memory=1Gi", *SMALL, "--reserve", "4")
     assert shown.return_value == 0
     assert shown.output.startswith(
-        "4 pods on 2 machines, and no fewer can; with "
+        "4 pods on 2 machines (the minimum), with "
         "topologyManagerPolicy=single-numa-node reservedSystemCPUs=0,4,8,12\n"
     )
     rows = [line.split() for line in shown.output.splitlines()[3:]]
@@ -336,7 +338,7 @@ def test_size_takes_the_machine_of_a_node(run: Invoke, dump: Path) -> None:
     }
     recorded = run("size", "2xcpu=4", "--node", "rig-b", "-f", RECORDING)
     assert recorded.output.startswith(
-        "2 pods on 1 machine, and no fewer can; with topologyManagerPolicy=single-numa"
+        "2 pods on 1 machine (the minimum), with topologyManagerPolicy=single-numa"
     )
 
 

@@ -202,7 +202,7 @@ def test_fit_says_why_the_other_nodes_do_not_take_it(run: Run, large: Path) -> N
     done = run("fit", "cpu=4", "-f", large)
     lines = done.stdout.splitlines()
     assert lines[0] == "1 of 1 fit"
-    assert lines[-3:-1] == ["Not on 100 nodes:", "NODES   NEAREST    VERDICT    WHY"]
+    assert lines[-3:-1] == ["Not placed on 100 nodes:", "NODES   NEAREST    VERDICT    WHY"]
     assert lines[-1].split(maxsplit=3) == ["100", "node-500", "Excluded", "node(s) were unschedulable"]
 
 
@@ -210,8 +210,8 @@ def test_fit_says_why_no_further_one_fits(run: Run, large: Path) -> None:
     done = run("fit", "cpu=4", "--replicas", "1000", "-f", large)
     document = json.loads(run("fit", "cpu=4", "--replicas", "1000", "-o", "json", "-f", large).stdout)
     assert (document["fitting"], sum(one["nodes"] for one in document["reasons"])) == (400, 500)
-    assert f"no more: {document['sentence']}\n" in done.stdout
-    assert "Not on 500 nodes:" in done.stdout
+    assert f"no more fit: {document['sentence']}\n" in done.stdout
+    assert "Not placed on 500 nodes:" in done.stdout
 
 
 def test_fit_of_all_has_no_sentence(run: Run, large: Path) -> None:
@@ -254,5 +254,5 @@ def test_a_plan_is_for_the_pods_that_are_asked_for(run: Run, dump: Path) -> None
     assert goals("-l", "app=web") == ["pod team/fits", "pod team/young"]
     assert goals("old", "-n", "team") == ["pod team/old"]
     assert goals() == ["pod team/fits", "pod team/old and 1 more", "pod team/young"]
-    assert "does not wait for a node" in str(run("plan", "one", "-n", "team", "-f", dump).exception)
+    assert "is not waiting for a node" in str(run("plan", "one", "-n", "team", "-f", dump).exception)
     assert isinstance(run("plan", "old", "--shape", "cpu=2", "-f", dump).exception, click.UsageError)

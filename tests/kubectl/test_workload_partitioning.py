@@ -21,7 +21,7 @@ def dump(path: Path, reserved: str, *, partitioned: bool = True) -> Path:
     items: list[dict[str, Any]] = [node_body("worker-1")]
     if partitioned:
         items[0]["status"]["capacity"] = {"management.workload.openshift.io/cores": "16k"}
-    message = "sources contradict each other, see the condition Consistent"
+    message = "sources contradict each other; see the condition Consistent"
     missing = f"CPUs {reserved} are online, but not in cpu_manager_state"
     missing += "; was the kubelet restarted since the change?"
     for zone in zones_from_node(node, node_name="worker-1", pods={}, version="v1.36.2"):

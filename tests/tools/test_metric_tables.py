@@ -19,7 +19,7 @@ def test_a_table_says_what_the_program_registers() -> None:
     assert made.startswith("Before.\n")
     assert made.endswith(f"{END}\nAfter.\n")
     assert (
-        "| `numazones_exporter_source_errors_total` | counter | `source` | Reads of a source that failed. |\n"
+        "| `numazones_exporter_source_errors_total` | counter | `source` | Failed reads of a source. |\n"
         in made
     )
     assert "| `numazones_exporter_scan_duration_seconds` | histogram | | Time to read the whole " in made

@@ -145,7 +145,7 @@ async def test_outdated_definitions_are_named_with_the_cure_and_awaited(
     del schema["properties"]["status"]["properties"]["summary"]["properties"]["free"]
     await node.client.patch(DEFINITIONS, name, {"spec": {"versions": older["spec"]["versions"]}})
     async with node.exporting(interval=0.3) as url:
-        cure = "its definition is older than this program: bring it up to date (kubectl apply -k crds)"
+        cure = "its definition is older than this program: update it (kubectl apply -k crds)"
         await unhealthy(url, ".status.summary.free: field not declared in schema", cure)
         await node.client.patch(DEFINITIONS, name, {"spec": {"versions": definition["spec"]["versions"]}})
         await ready(url)

@@ -356,7 +356,7 @@ async def test_without_owner_nothing_is_published_and_the_cure_is_named(
             429,
             {"message": "too many requests", "retry_after": 7},
             TooManyRequests,
-            "list numazones.numazones.io: too many requests; wait and repeat",
+            "list numazones.numazones.io: too many requests; wait and retry",
         ),
         (503, {"message": "etcd is away"}, ServerError, "etcd is away; the API server is restarting"),
     ],
@@ -387,14 +387,14 @@ async def test_a_rejected_list_says_what_to_do(
             Conflict,
             (
                 "patch numazones.numazones.io worker-3-numa-0: Operation cannot be fulfilled; "
-                "it was changed in the meantime: read it again and repeat"
+                "it has changed in the meantime: read it again and retry"
             ),
         ),
         (
             422,
             'NUMAZone "worker-3-numa-0" is invalid: status.zones: must be less',
             Invalid,
-            "correct the object, or bring its definition up to date (kubectl apply -k crds)",
+            "correct the object, or update its definition (kubectl apply -k crds)",
         ),
         (
             403,

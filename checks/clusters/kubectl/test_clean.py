@@ -83,7 +83,7 @@ async def test_replaced_pods_are_deleted_and_no_others(tmp_path: Path) -> None:
             f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in await client.list(PODS)
         }
         assert "deleted 2 pods" in output
-        assert "error: barred/bad-1 is still there: you may not delete pods in namespace barred" in output
+        assert "error: barred/bad-1 was not deleted: you may not delete pods in namespace barred" in output
         assert code == 1
         assert {name for name in left if name.startswith("full/")} == {"full/good"}
         assert len(left) == 7

@@ -100,7 +100,7 @@ async def test_commands_read_the_live_cluster_and_name_omissions(
         *["worker-1"] * 2,
         *["worker-2"] * 2,
     ]
-    assert errors.startswith("warning: PodDisruptionBudget objects are left out: ")
+    assert errors.startswith("warning: PodDisruptionBudget objects were left out: ")
     assert code == 0
 
 
@@ -125,8 +125,8 @@ async def test_extender_traps_are_found_by_its_metrics(tmp_path: Path, name: str
     ] * 3
     messages = " ".join(message for _, _, message in of(report, "traffic"))
     assert "3 times since it started" in messages
-    assert "101 requests since it started were for pods that are tried again and again" in messages
-    assert "5 responses since it started came after the scheduler's time-out" in messages
+    assert "101 requests since it started were for pods that the scheduler keeps retrying" in messages
+    assert "5 responses since it started came after the scheduler's timeout" in messages
     assert code == 1
 
 

@@ -115,14 +115,14 @@ async def test_it_says_who_waits_since_when_and_why(cluster: Cluster) -> None:
     assert [(it["name"], it["since"]) for it in found["waiting"]] == [
         ("a", made["metadata"]["creationTimestamp"])
     ]
-    assert found["waiting"][0]["why"] == "no operator runs; kubectl apply -k manifests/operator"
-    assert found["injection"] == {"on": False, "message": "off: no policy injects the gate here"}
+    assert found["waiting"][0]["why"] == "no operator is running; kubectl apply -k manifests/operator"
+    assert found["injection"] == {"on": False, "message": "off: no policy adds the gate to new pods"}
     code, output = await cluster.gate("-n", "team")
     assert code == 0
     assert "team/a" in output
     assert await cluster.gate("-A", "-o", "name") == (0, "pod/a\n")
     assert (await cluster.gate())[1].splitlines()[-1] == (
-        "No pod waits at the gate in namespace default (1 in other namespaces: use -A)"
+        "No pods are waiting at the gate in namespace default (1 in other namespaces: use -A)"
     )
 
 
@@ -145,7 +145,7 @@ async def test_an_operator_without_leader_election_leads(cluster: Cluster) -> No
     await cluster.pod("a", schedulingGates=[OURS])
     await cluster.operator("--admission-gate", "--no-leader-elect", seconds_ago=None)
     found = await cluster.status()
-    assert found["operator"] == "operator leads, without leader election; it releases gated pods"
+    assert found["operator"] == "operator is running, without leader election; it releases gated pods"
     assert found["waiting"][0]["why"] == "no prediction yet"
 
 
@@ -155,10 +155,10 @@ async def test_with_an_operator_what_its_prediction_says_is_shown(cluster: Clust
     await cluster.pod("b", schedulingGates=[OTHER, OURS])
     await cluster.pod("c", namespace="plain", schedulingGates=[OURS])
     found = await cluster.status()
-    assert found["operator"] == "operator-1 leads; it releases gated pods"
+    assert found["operator"] == "operator-1 is the leader; it releases gated pods"
     reasons = {it["name"]: it["why"] for it in found["waiting"]}
     assert reasons["a"] == "no prediction yet"
-    assert reasons["b"] == "other gates go first: example.com/wait"
+    assert reasons["b"] == "other gates must be removed first: example.com/wait"
     assert reasons["c"].startswith("its namespace does not opt in; kubectl label namespace plain")
     assert [it["name"] for it in (await cluster.status("-n", "plain"))["waiting"]] == ["c"]
 
@@ -193,7 +193,7 @@ async def test_pods_are_released_by_name_or_namespace(cluster: Cluster) -> None:
         (("release", "--all", "a"), "-A cannot be combined with names"),
         (("release", "--all", "-n", "team"), "name PODs, or use"),
         (("release", "absent"), "there is no pod absent in namespace default"),
-        (("release", "team/free"), "pod team/free does not carry the gate"),
+        (("release", "team/free"), "pod team/free does not have the gate"),
         (("off", "-n", "team"), "affects the whole cluster"),
     ],
 )
@@ -220,7 +220,7 @@ async def test_off_stops_the_injection_and_opens_everything(cluster: Cluster) ->
     assert await cluster.gated() == []
     assert (await cluster.status())["injection"]["on"] is False
     code, output = await cluster.gate("off")
-    assert (code, "No pod waits at the gate" in output) == (0, True)
+    assert (code, "No pods are waiting at the gate" in output) == (0, True)
 
 
 async def test_who_may_not_list_pods_is_told(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ async def test_missing_right_is_reported_and_other_namespaces_are_released(clust
     assert (code, await cluster.gated()) == (1, ["kept"])
     assert "released 1 pod\n" in output
     assert (
-        "error: team/kept still waits: you may not patch pods in namespace team "
+        "error: team/kept is still waiting: you may not patch pods in namespace team "
         "(kubectl auth can-i patch pods -n team)\n"
     ) in output
 
@@ -252,5 +252,5 @@ async def test_missing_right_to_stop_injection_is_reported_and_nothing_released(
     assert output == (
         "error: you may not delete MutatingAdmissionPolicyBinding numazones-admission-gate, so new pods "
         "still get the gate (kubectl auth can-i delete mutatingadmissionpolicybindings); "
-        "ask someone with this right to run the command\n"
+        "ask someone with this permission to run the command\n"
     )

@@ -65,9 +65,9 @@ async def test_digits_and_arrows_turn_between_the_lists() -> None:
         await press(pilot, "2")
         await until(pilot, r"team/trainer +1 +1 +Inadmissible +needs 5")
         await press(pilot, "right")
-        await until(pilot, r"pod team/trainer-2 +0 +1 +1 +found here +team/web-1")
+        await until(pilot, r"pod team/trainer-2 +0 +1 +1 +found by live +team/web-1")
         await press(pilot, "right")
-        await until(pilot, "there are no events of the operator")
+        await until(pilot, "there are no events from the operator")
         await press(pilot, "right")
         await until(pilot, "MEMORY")
         await press(pilot, "left", "left", "left")
@@ -124,7 +124,7 @@ async def test_a_filter_leaves_the_lines_that_have_all_its_words() -> None:
         await until_gone(pilot, "worker-1 ")
         assert "worker-2 " in shown(app)
         await press(pilot, "slash", *" q")
-        await until(pilot, "no line has the words")
+        await until(pilot, "no line contains")
         await press(pilot, "escape")
         await until(pilot, "worker-1 ")
         await press(pilot, "q")
@@ -160,7 +160,7 @@ async def test_ctrl_c_ends_live_from_every_view() -> None:
 def test_without_a_terminal_it_says_what_to_use() -> None:
     ended = plugin.ended("live", "-f", DUMP)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == "error: live needs a terminal to draw on; in a pipe use top, why and plan\n"
+    assert ended.stderr == "error: live needs a terminal; in a pipe, use top, why or plan\n"
 
 
 async def test_it_follows_the_cluster(tmp_path: Path) -> None:
@@ -170,11 +170,11 @@ async def test_it_follows_the_cluster(tmp_path: Path) -> None:
         async with app.run_test(size=(100, 30)) as pilot:
             await until(pilot, r"worker-1 +0 ")
             await pilot.press("2")
-            await until(pilot, "no pod waits, and none was rejected")
+            await until(pilot, "no pods are waiting or rejected")
             await loop.create_pod("huge", cpu=40)
             await until(pilot, r"default/huge +1 +0 .*Inadmissible +needs 40")
             await loop.client.delete(PODS, "huge", namespace="default")
-            await until(pilot, "no pod waits, and none was rejected")
+            await until(pilot, "no pods are waiting or rejected")
             await pilot.press("q")
 
 
@@ -291,4 +291,4 @@ async def test_brackets_in_names_and_messages_are_shown_as_they_are(tmp_path: Pa
         await until(pilot, re.escape(f"RebalanceRecommendation plan{HOSTILE}: goal{HOSTILE}"))
         await press(pilot, "escape", "slash")
         app.query_one("#filter", Input).value = "[/]nobody"
-        await until(pilot, r"no line has the words '\[/\]nobody'")
+        await until(pilot, r"no line contains '\[/\]nobody'")

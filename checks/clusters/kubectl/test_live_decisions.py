@@ -120,9 +120,9 @@ async def test_plans_in_dumps_or_by_others_cannot_be_decided() -> None:
     app = view()
     async with app.run_test(size=(110, 30), notifications=True) as pilot:
         await press(pilot, "3")
-        await until(pilot, "found here")
+        await until(pilot, "found by live")
         await press(pilot, "a")
-        await until(pilot, "you cannot decide here")
+        await until(pilot, "you cannot approve or reject plans here")
 
 
 async def test_events_are_followed_in_a_list_and_below_the_details(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ async def test_events_are_followed_in_a_list_and_below_the_details(tmp_path: Pat
         await until(pilot, "reading the operator's events")
         assert "no events of the operator" not in shown(app)
         loop.server.faults.remove(slow)
-        await until(pilot, "there are no events of the operator")
+        await until(pilot, "there are no events from the operator")
         await said(loop.client, "first", "a plan was found")
         await until(pilot, r"Normal +Told +RebalanceRecommendation keep-room-1 +a plan was found")
         await pilot.press("3")
@@ -171,7 +171,7 @@ async def test_message_on_unread_events_ends_once_they_are_read(tmp_path: Path) 
         await pilot.press("4")
         await until(pilot, "list events: no")
         loop.server.faults.remove(fault)
-        await until(pilot, "there are no events of the operator")
+        await until(pilot, "there are no events from the operator")
         await pilot.press("q")
 
 

@@ -27,8 +27,8 @@ NOTHING = b":4\n"
 """What kubectl is told where there is nothing to offer."""
 MAY_NOT = (
     "you may not patch rebalancerecommendations (kubectl auth can-i patch "
-    "rebalancerecommendations.numazones.io); the ClusterRole numazones-edit (manifests/roles) grants it; "
-    "so do edit and admin for the whole cluster"
+    "rebalancerecommendations.numazones.io); the ClusterRole numazones-edit (manifests/roles) grants it, and "
+    "so do edit and admin if they are bound for the whole cluster"
 )
 NONE = "there are none: no RebalancePolicy has found a plan that helps"
 LATER, BEFORE = "2999-01-01T00:00:00Z", "2020-01-01T00:00:00Z"
@@ -306,11 +306,11 @@ async def test_wait_prints_each_phase_until_the_end(
     ]
     if end == "Succeeded":
         lines += [
-            "team/trainer: waits for the operator to open its gate",
+            "team/trainer: waiting for the operator to remove its gate",
             "team/trainer: scheduled to worker-1",
         ]
     # Whether a look falls between the gate's removal and the binding is chance.
-    shown = [line for line in said.splitlines() if line != "team/trainer: waits for its scheduler"]
+    shown = [line for line in said.splitlines() if line != "team/trainer: waiting for its scheduler"]
     assert shown[-len(lines) :] == lines
     assert ended == code
 

@@ -113,5 +113,5 @@ async def test_without_the_right_to_list_claims_the_pod_stays_unknown(tmp_path: 
     async with serving(tmp_path, denied, waiting_for_a_claim()) as kubeconfig:
         code, output = await plugin.run("why", "claims", "-n", "team", "--kubeconfig", kubeconfig)
     assert code == 2
-    assert "ResourceClaim objects are left out: " in output
+    assert "ResourceClaim objects were left out: " in output
     assert "no ResourceClaims were read, so it is not known which devices are taken" in output

@@ -184,11 +184,11 @@ async def test_a_node_is_recorded_replays_and_under_pseudonyms_names_nobody(
         code, said, errors = await setting.record(NODE, "-o", plain)
         assert errors == f"error: {plain} already exists; use another directory, or remove it\n"
         code, said, errors = await setting.record("nobody", "-o", tmp_path / "x")
-        assert errors == f"error: there is no node nobody; there are: {NODE}\n"
+        assert errors == f"error: there is no node nobody; existing nodes: {NODE}\n"
         for status, told, cure in (
             (403, b'cannot get resource "pods/proxy"', "--role=numazones-recorder"),
             (403, b"recordings are switched off", "switch them on: component exporter-recordings"),
-            (404, b"there are /metrics, /healthz and /readyz", "older than this program"),
+            (404, b"not found; use /metrics, /healthz or /readyz", "older than this program"),
             (200, b"<html>", "is truncated or not an archive"),
             (200, archive_of("state/../../elsewhere"), "not a recording: it names 'state/../../elsewhere'"),
             (200, archive_of("/etc/elsewhere"), "not a recording: it names '/etc/elsewhere'"),
@@ -199,7 +199,7 @@ async def test_a_node_is_recorded_replays_and_under_pseudonyms_names_nobody(
         await setting.cluster.plane.client.delete(PODS, "numazones-exporter-x", namespace=SYSTEM)
         await eventually(lambda: gone(setting), what="the exporter's pod is gone")
         code, said, errors = await setting.record(NODE, "-o", tmp_path / "x")
-        assert f"runs on node {NODE}, so its files cannot be read; install the exporter" in errors
+        assert f"is running on node {NODE}, so its files cannot be read; install the exporter" in errors
         assert names_in(tmp_path) == ["c", "hidden", "plain"]
 
 

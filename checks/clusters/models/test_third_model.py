@@ -207,10 +207,12 @@ def test_its_admissions_and_rejections_are_verified_under_its_name(seen: Seen) -
 def test_why_tells_what_it_says(seen: Seen) -> None:
     said = run("why", "waiting", "-f", seen.dump)
     assert said.startswith("default/waiting: its scheduling gate example.com/gate must be removed ")
-    assert f"As for the nodes: the pinning agent says: {TOO_MANY.format(4)}\n" in said
+    assert f"Nodes: the pinning agent says: {TOO_MANY.format(4)}\n" in said
     assert re.search(r"^ +1 +node-1 +Inadmissible +the pinning agent says: ", said, re.MULTILINE)
     said = run("why", "late", "-f", seen.dump)
-    assert said.startswith("default/late: waits on node-1, where the runtime does not create a container: ")
+    assert said.startswith(
+        "default/late: is waiting on node-1, where the runtime cannot create a container: "
+    )
     said = run("why", "waiting", "--node", "node-1", "-f", seen.dump)
     assert "free CPUs: 3 of NUMA node 0, 3 of NUMA node 1" in said
     assert f"rejected: {TOO_MANY.format(4)}" in said
@@ -224,7 +226,7 @@ def test_fit_counts_what_it_admits(seen: Seen, pod: Path) -> None:
         ["node-1", "0", "37-38"],
         ["node-1", "1", "45-46"],
     ]
-    assert said.splitlines()[4].startswith("no more: ")
+    assert said.splitlines()[4].startswith("no more fit: ")
 
 
 def test_top_shows_its_zones_live_and_from_a_dump(seen: Seen) -> None:

@@ -133,5 +133,5 @@ async def test_api_server_outage_and_return_are_each_logged_once(
         await eventually(lambda: all(not reflector.problem for reflector in operator.reflectors))
         said = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
         assert len(said) == 2, said
-        assert said[0].startswith("the API server does not respond; everything is retried until it does: ")
+        assert said[0].startswith("the API server does not respond; requests are retried until it does: ")
         assert said[1].startswith("the API server responds again, after ")

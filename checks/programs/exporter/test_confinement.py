@@ -144,14 +144,18 @@ def test_exporter_runs_without_landlock_unless_it_is_required(kubelet_dir: Path)
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "numazones-exporter: --landlock=required: the kernel has no Landlock (5.13 and newer have it)\n"
+        "numazones-exporter: --landlock=required: this kernel does not support Landlock "
+        "(Linux 5.13 and newer do)\n"
     )
 
 
 @needs_landlock
 def test_kubelet_directory_below_a_readable_one_prevents_confinement(tmp_path: Path) -> None:
     options = Options("n", sysfs=tmp_path, kubelet_dir=tmp_path / "kubelet", landlock=LANDLOCK_BEST_EFFORT)
-    why = f"{tmp_path}/kubelet is below {tmp_path}, which the exporter reads; move it"
+    why = (
+        f"--kubelet-dir {tmp_path}/kubelet is inside {tmp_path}, which must stay readable; "
+        "use a directory outside it"
+    )
     found = confinement.enter(options, confinement.start_opener(options))
     assert (found.enforced, found.why_not) == (False, why)
     required = replace(options, landlock=LANDLOCK_REQUIRED)
@@ -234,7 +238,9 @@ def test_where_the_other_process_has_ended_the_cure_is_said(opener: FileOpener, 
     assert opener.read(kubelet_dir / NEEDED[0])
     os.kill(opener.pid, signal.SIGKILL)
     os.waitid(os.P_PID, opener.pid, os.WEXITED | os.WNOWAIT)
-    with pytest.raises(SourceError, match="the process that opens it has ended; restart the exporter"):
+    with pytest.raises(
+        SourceError, match="the helper process that opens it has exited; restart the exporter"
+    ):
         StateFiles(kubelet_dir, opener.read).cpu_manager()
 
 

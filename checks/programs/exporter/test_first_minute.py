@@ -104,7 +104,7 @@ CASES = {
         ready="Unknown",
         reason="Unreadable",
         says="cpu_manager_state cannot be read: Permission denied; the exporter ",
-        cure="if SELinux is enforced, with the type spc_t",
+        cure="if SELinux is enforcing, with the SELinux type spc_t",
     ),
     "podresources have no socket": Case(
         without("kubelet/pod-resources/kubelet.sock"),
@@ -126,7 +126,7 @@ CASES = {
         flags=("--kubelet-config=none",),
         ready="False",
         reason="KubeletNotFound",
-        says="no kubelet was found, so only the hardware is shown",
+        says="no kubelet found, so only the hardware is shown",
         cure="a machine without a kubelet shows only its hardware",
         free="",
     ),

@@ -99,7 +99,7 @@ def test_laptop_without_kubelet_shows_hardware_and_missing_sources(tmp_path: Pat
     }
     ready, consistent = zone["status"]["conditions"]
     assert (ready["status"], ready["reason"]) == ("False", "KubeletNotFound")
-    assert ready["message"].startswith("no kubelet was found, so only the hardware is shown: ")
+    assert ready["message"].startswith("no kubelet found, so only the hardware is shown: ")
     assert "/nonexistent has neither state files nor the socket of a kubelet" in ready["message"]
     assert consistent["status"] == "True"
     assert "kubelet-config, pods, node: no API server is configured" in result.stderr

@@ -143,7 +143,7 @@ def test_a_plan_is_played_step_by_step(guide: str, open_page: Open) -> None:
     )
     player.get_by_role("button", name="After").click()
     expect(player.locator("output")).to_have_text("Step 2 of 2: team/trainer-2 runs on worker-1 NUMA 0")
-    expect(tracks).to_contain_text(["nobody", "worker-1 · NUMA 0 2 of 7 CPUs free", "1 of 7 CPUs free"])
+    expect(tracks).to_contain_text(["none", "worker-1 · NUMA 0 2 of 7 CPUs free", "1 of 7 CPUs free"])
     player.get_by_role("slider").press("ArrowLeft")
     expect(player.locator("output")).to_contain_text("Step 1 of 2: team/web-1 moves from worker-1 NUMA 0")
     player.get_by_role("button", name="Before").click()
@@ -197,7 +197,7 @@ def test_table_with_card_rows_stays_a_table_for_screen_readers(twenty: str, open
     page = open_page(twenty + "#/node/node-1", viewport={"width": 390, "height": 740})
     table = page.get_by_role("table")
     expect(table.get_by_role("columnheader")).to_have_text(
-        ["Pod", "CPUs", "Memory on NUMA", "Devices", "Alignment"]
+        ["Pod", "CPUs", "Memory (NUMA node)", "Devices", "Alignment"]
     )
     assert table.get_by_role("row").first.get_by_role("cell").count() == 0  # it is the head
     label = "getComputedStyle(document.querySelector('td'), '::before').content"
@@ -229,7 +229,14 @@ def test_figures_lead_to_what_they_count(tmp_path: Path, open_page: Open) -> Non
     page = open_page(report_of(items, tmp_path))
     figures = page.locator("a.figure")
     expect(figures.locator(".label")).to_have_text(
-        ["plan", "pods on their way", "node unknown", "pods not aligned", "nodes", "of exclusive CPUs held"]
+        [
+            "plan",
+            "pods on their way",
+            "node in unknown state",
+            "pods not aligned",
+            "nodes",
+            "of exclusive CPUs held",
+        ]
     )
     for figure in figures.all():
         figure.click()
@@ -281,7 +288,7 @@ def test_misaligned_pods_are_marked_and_listed_worst_first(tmp_path: Path, open_
     apart = page.locator(".machine i.apart")
     expect(apart).to_have_count(2)
     assert [mark.get_attribute("title") for mark in apart.all()] == [
-        f"CPU {cpu}: team/db-1, away from the rest of its container" for cpu in (3, 11)
+        f"CPU {cpu}: team/db-1, on a different NUMA node from the rest of its container" for cpu in (3, 11)
     ]
 
 
@@ -305,7 +312,7 @@ def test_many_waiting_pods_are_grouped_by_reason_and_searchable(tmp_path: Path, 
     page.locator("[data-key=find]").fill("trainer-40")
     expect(page.locator("#waiting article, #waiting .row")).to_have_count(1)
     page.locator("[data-key=find]").fill("nothing-like-it")
-    expect(page.locator("#waiting")).to_contain_text("No waiting pod matches.")
+    expect(page.locator("#waiting")).to_contain_text("No stuck pod matches.")
     expect(page.locator("#zones")).to_contain_text("No node matches.")
 
 
@@ -374,7 +381,9 @@ def test_comparisons_of_settings_become_tables(tmp_path: Path, dump_path: Path, 
     page = open_page(report_of(guide_cluster(), tmp_path, "--whatif", str(comparison)))
     section = page.locator("#whatif")
     expect(section).to_contain_text("3 runs with seed")
-    expect(section.locator("th")).to_have_text(["Measure", "as it is", "topologyManagerPolicy=best-effort"])
+    expect(section.locator("th")).to_have_text(
+        ["Measure", "current settings", "topologyManagerPolicy=best-effort"]
+    )
     mean = json.loads(found.stdout)["variants"][1]["measures"]["admitted"]["mean"]
     expect(section.locator("tbody tr").first).to_contain_text(f"{mean:.2f} (")
     assert serious(page) == []
@@ -386,7 +395,7 @@ def test_unreadable_recommendation_is_left_out_and_named(open_page: Open, tmp_pa
     source, target = tmp_path / "dump.json", tmp_path / "report.html"
     source.write_text(json.dumps({"kind": "List", "items": items}))
     result = CliRunner().invoke(commands, ["report", "-f", str(source), "-o", str(target), "--no-plans"])
-    said = "left out, as it cannot be read: RebalanceRecommendation broken: spec.gain is missing"
+    said = "left out, because it cannot be read: RebalanceRecommendation broken: spec.gain is missing"
     assert result.exit_code == 0
     assert result.stderr.startswith(f"warning: {said}")
     assert result.stdout == f"{target}: 2 nodes, 1 stuck pod, 1 plan\n"
@@ -401,7 +410,7 @@ def test_unreadable_recommendation_is_left_out_and_named(open_page: Open, tmp_pa
 def test_a_file_without_a_comparison_is_named(dump_path: Path) -> None:
     result = CliRunner().invoke(commands, ["report", "-f", str(dump_path), "--whatif", str(dump_path)])
     assert isinstance(result.exception, NumazonesError)
-    assert "contains no comparison of settings; kubectl numazones whatif -o json writes one" in str(
+    assert "contains no comparison of settings; create one with kubectl numazones whatif -o json" in str(
         result.exception
     )
 
@@ -446,7 +455,7 @@ def test_held_and_used_cpus_are_shown_by_numa_node(tmp_path: Path, open_page: Op
     expect(card).to_contain_text("shared pool25% busy")
     expect(card).to_contain_text("memory in use1 GiB of")
     page.goto(f"{file.as_uri()}#/node/{last}")
-    expect(page.locator(".notice")).to_have_text("use unknown: gone")
+    expect(page.locator(".notice")).to_have_text("Usage unknown: gone")
 
 
 def test_room_for_scheduler_allocated_devices_is_unknown(tmp_path: Path, open_page: Open) -> None:
@@ -457,7 +466,7 @@ def test_room_for_scheduler_allocated_devices_is_unknown(tmp_path: Path, open_pa
     file = tmp_path / "page.html"
     file.write_text(html.report(documents, title="one"))
     section = open_page(file.as_uri()).locator("#fragmentation")
-    expect(section).to_contain_text("0 more fit; unknown for 1 node: the scheduler allocates such devices")
+    expect(section).to_contain_text("0 more fit; unknown for 1 node: the scheduler allocates these devices")
 
 
 def test_a_node_of_unknown_state_says_why(tmp_path: Path, open_page: Open) -> None:
@@ -470,5 +479,5 @@ def test_a_node_of_unknown_state_says_why(tmp_path: Path, open_page: Open) -> No
 def test_addresses_that_lead_nowhere_do_no_harm(guide: str, open_page: Open, place: str) -> None:
     page = open_page(guide + place)
     expect(page.locator("main")).to_contain_text(
-        "This node does not exist" if "node" in place else "Waiting pods"
+        "This node does not exist" if "node" in place else "Stuck pods"
     )

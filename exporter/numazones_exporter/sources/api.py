@@ -122,8 +122,8 @@ class APIServerConfigReader:
         except Forbidden as error:
             raise SourceError(
                 "Forbidden",
-                f"{self._path}: {error}; allow get on nodes/proxy, or give --kubelet-address, "
-                "for which get on nodes/configz is enough",
+                f"{self._path}: {error}; allow get on nodes/proxy, or set --kubelet-address, which "
+                "needs only get on nodes/configz",
             ) from error
 
 
@@ -170,8 +170,8 @@ class KubeletConfigzReader:
         except aiohttp.ClientConnectorCertificateError as error:
             raise SourceError(
                 "UntrustedCertificate",
-                f"{self._url}: the kubelet's certificate is not trusted: {error.certificate_error}; give "
-                "its CA with --kubelet-certificate-authority",
+                f"{self._url}: the kubelet's certificate is not trusted: {error.certificate_error}; "
+                "pass its CA with --kubelet-certificate-authority",
             ) from error
         except (aiohttp.ClientError, OSError) as error:
             raise SourceError("Unreachable", f"{self._url}: {error}; is this the node's address?") from error
@@ -203,7 +203,7 @@ class KubeletConfigzReader:
             raise SourceError(
                 "UntrustedCertificate",
                 f"{self._url}: the kubelet's certificate cannot be verified, because there is no CA "
-                f"certificate; missing: {', '.join(map(str, self._trust))}; give its CA with "
+                f"certificate; missing: {', '.join(map(str, self._trust))}; pass its CA with "
                 "--kubelet-certificate-authority",
             )
         return context

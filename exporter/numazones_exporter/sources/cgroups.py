@@ -160,8 +160,8 @@ class CgroupReader:
         if not found:
             raise SourceError(
                 NOT_FOUND,
-                f"no cgroup of the kubelet (kubepods) is within {_DEPTH} levels of {top}: mount all of "
-                "the host's /sys/fs/cgroup, not this container's own, or omit --cgroups",
+                f"no kubelet cgroup (kubepods) found within {_DEPTH} levels of {top}: mount the host's "
+                "whole /sys/fs/cgroup, not this container's own, or omit --cgroups",
             )
         return found
 
@@ -236,7 +236,7 @@ def _resident(text: str, file: Path) -> dict[int, int]:
     for _, amounts in lines:
         _add(found, {numa: amount * unit for numa, amount in amounts.items()})
     if not found:
-        raise SourceError("Malformed", f"{file} has no anon and file figures by NUMA node: {text[:80]!r}")
+        raise SourceError("Malformed", f"{file} has no per-NUMA-node values of anon and file: {text[:80]!r}")
     return found
 
 

@@ -62,8 +62,8 @@ class CPUTimesReader:
                 return dict(zip(cpuset.ids(before), rows, strict=True))
         raise SourceError(
             "CPUsDiffer",
-            f"{self._procfs / 'stat'} has times of {len(rows)} CPUs and {self._online} lists "
-            f"{before.bit_count()}; mount /proc and /sys of the same machine",
+            f"{self._procfs / 'stat'} has times for {len(rows)} CPUs, but {self._online} lists "
+            f"{before.bit_count()}; mount /proc and /sys from the same machine",
         )
 
     def _online_cpus(self, otherwise: CPUSet) -> CPUSet:

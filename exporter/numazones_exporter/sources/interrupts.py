@@ -195,7 +195,7 @@ class InterruptsReader:
             raise SourceError(
                 "Masked",
                 f"{self._file} is empty because container runtimes mask it; mount the host's "
-                "/proc/interrupts there, and give the directory with --procfs",
+                "/proc/interrupts, and set --procfs to its directory",
             )
         if _HEAD.fullmatch(text) is None:
             raise SourceError("Malformed", f"{self._file} does not begin with the CPUs' names: {text[:80]!r}")

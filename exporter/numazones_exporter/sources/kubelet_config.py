@@ -59,7 +59,7 @@ def parse_configuration(document: Mapping[str, Any], *, version: str | None) -> 
     ):
         raise SourceError(
             "InvalidConfiguration",
-            "the kubelet configuration is neither a KubeletConfiguration nor a response of /configz",
+            "the kubelet configuration is neither a KubeletConfiguration nor a /configz response",
         )
     try:
         if version is None:
@@ -68,12 +68,12 @@ def parse_configuration(document: Mapping[str, Any], *, version: str | None) -> 
             return Reading(KubeletConfiguration.from_api(configuration, version=version))
         except UnsupportedVersion as error:
             problem = Problem(
-                KUBELET_CONFIG, "UnsupportedVersion", f"{error}; predictions may be wrong for it"
+                KUBELET_CONFIG, "UnsupportedVersion", f"{error}; predictions for this release may be wrong"
             )
             return Reading(KubeletConfiguration.from_api(configuration), (problem,))
     except NumazonesError as error:
         raise SourceError("InvalidConfiguration", f"the kubelet configuration: {error}") from error
     except (TypeError, ValueError, AttributeError) as error:
         raise SourceError(
-            "InvalidConfiguration", f"the kubelet configuration has a field of the wrong form: {error}"
+            "InvalidConfiguration", f"the kubelet configuration has a malformed field: {error}"
         ) from error

@@ -42,7 +42,7 @@ class FilePodsReader:
         """
         items = read_document(self._path, self._read).get("items")
         if not isinstance(items, list):
-            raise SourceError("InvalidDocument", f"{self._path} is not a PodList: it has no list 'items'")
+            raise SourceError("InvalidDocument", f"{self._path} is not a PodList: it has no 'items' list")
         try:
             return pods_of(items, self._node_name)
         except (TypeError, AttributeError, KeyError) as error:

@@ -43,6 +43,7 @@ def cure_of_denial() -> str:
     if os.geteuid() != 0:
         return "the exporter must run as root"
     return (
-        "the exporter already runs as root, so the file belongs to another user, or SELinux or AppArmor "
-        "denies access: if SELinux is enforced, give the pod the type spc_t (securityContext.seLinuxOptions)"
+        "the exporter already runs as root, so the file belongs to another user, or SELinux or "
+        "AppArmor denies access: if SELinux is enforcing, give the pod the SELinux type spc_t "
+        "(securityContext.seLinuxOptions)"
     )

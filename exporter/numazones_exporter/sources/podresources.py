@@ -127,8 +127,8 @@ def _source_error(path: Path, error: Exception) -> SourceError:
     if isinstance(error, OSError):
         cure = cure_of_denial() if isinstance(error, PermissionError) else "is the kubelet running?"
         return SourceError("CannotConnect", f"{path}: {error.strerror or error}; {cure}")
-    cause = str(error) or "the connection broke"
-    return SourceError("ConnectionLost", f"{path}: {cause}; the next cycle connects again")
+    cause = str(error) or "the connection was lost"
+    return SourceError("ConnectionLost", f"{path}: {cause}; the next cycle reconnects")
 
 
 class _LimitedCodec(ProtoCodec):
@@ -275,6 +275,6 @@ def _mask(ids: Iterable[int]) -> CPUSet:
     mask = 0
     for number in ids:
         if not 0 <= number <= cpuset.MAX_ID:
-            raise ValueError(f"the id {number}, which no CPU can have")
+            raise ValueError(f"the CPU id {number}, which is out of range")
         mask |= 1 << number
     return mask

@@ -167,8 +167,8 @@ def _missing_files_as_one(problems: list[Problem], kubelet_dir: Path) -> list[Pr
         return problems
     message = (
         f"{kubelet_dir} has neither state files nor the socket of a kubelet; check that it is the root "
-        f"directory of the kubelet here and that it is mounted. k0s has /var/lib/k0s/kubelet, MicroK8s "
-        "/var/snap/microk8s/common/var/lib/kubelet"
+        "directory of the kubelet here and that it is mounted. k0s uses /var/lib/k0s/kubelet, MicroK8s "
+        "uses /var/snap/microk8s/common/var/lib/kubelet"
     )
     return [
         replace(problem, reason=FILES_MISSING, message=message)

@@ -67,7 +67,9 @@ class _File(Generic[_State]):
     def read(self, path: Path) -> _State:
         try:
             if path.is_fifo():
-                raise SourceError("Unreadable", f"{path} is a pipe, not a kubelet's file; remove it")
+                raise SourceError(
+                    "Unreadable", f"{path} is a pipe, not a regular file of the kubelet; remove it"
+                )
             content = self._read(path)
             if self._last is None or self._last[0] != content:
                 self._last = (content, self._parse(content))

@@ -44,7 +44,8 @@ class HeldOfNuma:
     cpus: Annotated[int, "Exclusive CPUs."]
     memory: Annotated[
         int,
-        "Promised, hugepages included; what several NUMA nodes promise together counts in equal parts.",
+        "Assigned memory, hugepages included; memory assigned across several NUMA nodes is split "
+        "equally between them.",
         format_bytes,
     ]
 
@@ -53,12 +54,12 @@ class HeldOfNuma:
 class NearDevices:
     """Devices that a container holds."""
 
-    container: Annotated[str, "Its name."]
-    resource: Annotated[str, "Its name, as in pods' requests."]
-    numas: Annotated[tuple[int, ...], "NUMA nodes that they are near."]
+    container: Annotated[str, "Name of the container."]
+    resource: Annotated[str, "Name of the resource, as in pods' requests."]
+    numas: Annotated[tuple[int, ...], "NUMA nodes that the devices are near."]
     pcie_roots: Annotated[
         tuple[str, ...],
-        "PCIe root complexes that a claimed device is behind; left out if its driver does not say.",
+        "PCIe root complexes of a claimed device; left out if its driver does not report them.",
         or_left_out,
     ]
 
@@ -67,29 +68,31 @@ class NearDevices:
 class AlignedPod:
     """Alignment of what a pod holds."""
 
-    namespace: Annotated[str, "Its namespace."]
-    name: Annotated[str, "Its name."]
-    node: Annotated[str, "Where it runs."]
-    alignment: Annotated[Alignment, "aligned, remote or spanning: that of the worst of its containers."]
-    numas: Annotated[tuple[int, ...], "NUMA nodes that it uses."]
+    namespace: Annotated[str, "Namespace of the pod."]
+    name: Annotated[str, "Name of the pod."]
+    node: Annotated[str, "Node that the pod runs on."]
+    alignment: Annotated[Alignment, "aligned, remote or spanning: the worst of its containers."]
+    numas: Annotated[tuple[int, ...], "NUMA nodes that the pod uses."]
     distance: Annotated[
-        int | None, "The largest distance between two of them in one container; null: only one, or unknown."
+        int | None,
+        "Largest distance between two NUMA nodes of one container; null if there is only one, or "
+        "if it is unknown.",
     ]
     remote_cpus: Annotated[
         int, "Exclusive CPUs that are not on the NUMA node that has most of their container."
     ]
     remote_memory: Annotated[
-        int, "Promised memory that is not on the NUMA node that has most of its container.", format_bytes
+        int, "Assigned memory that is not on the NUMA node that has most of its container.", format_bytes
     ]
     remote: Annotated[
         tuple[str, ...], "Resources that are not all on that NUMA node: cpu, memory, names of devices."
     ]
-    held: Annotated[list[HeldOfNuma], "What it holds, by NUMA node."]
-    devices: Annotated[list[NearDevices], "Devices that it holds, by container."]
+    held: Annotated[list[HeldOfNuma], "What the pod holds, by NUMA node."]
+    devices: Annotated[list[NearDevices], "Devices that the pod holds, by container."]
     alignable: Annotated[
         Alignable | None,
-        "Whether its node could hold it aligned: yes (it is), now, emptier (if others left) or never; null: "
-        "not known.",
+        "Whether the node could align the pod: yes (it is aligned), now, emptier (if other pods left) "
+        "or never; null if unknown.",
     ]
 
 
@@ -97,30 +100,30 @@ class AlignedPod:
 class AlignedOwner:
     """Alignment of what the pods of an owner hold."""
 
-    namespace: Annotated[str, "Its namespace."]
-    kind: Annotated[str, "Deployment, not ReplicaSet; Pod for a pod without an owner."]
-    name: Annotated[str, "Its name."]
+    namespace: Annotated[str, "Namespace of the owner."]
+    kind: Annotated[str, "Kind of the owner: Deployment, not ReplicaSet; Pod for a pod without an owner."]
+    name: Annotated[str, "Name of the owner."]
     pods: Annotated[
-        Mapping[Alignment, int], "Pods that hold resources of NUMA nodes: aligned, remote, spanning."
+        Mapping[Alignment, int],
+        "Number of pods with exclusive resources, by alignment: aligned, remote, spanning.",
     ]
     alignable: Annotated[
         Mapping[Alignable, int],
-        "Pods that are not aligned, by whether their nodes could hold them aligned: now, emptier, never, "
-        "unknown.",
+        "Number of misaligned pods, by whether their nodes could align them: now, emptier, never, unknown.",
     ]
     cpus: Annotated[int, "Exclusive CPUs."]
     remote_cpus: Annotated[
-        int, "Those of them that are not on the NUMA node that has most of their container."
+        int, "Exclusive CPUs that are not on the NUMA node that has most of their container."
     ]
-    memory: Annotated[int, "Promised, hugepages included.", format_bytes]
+    memory: Annotated[int, "Assigned memory, hugepages included.", format_bytes]
     remote_memory: Annotated[
-        int, "Promised memory that is not on the NUMA node that has most of its container.", format_bytes
+        int, "Assigned memory that is not on the NUMA node that has most of its container.", format_bytes
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class AlignedDocument:
-    """``aligned``: the pods that hold something of NUMA nodes, the worst first."""
+    """``aligned``: pods that hold CPUs, memory or devices exclusively, the worst first."""
 
     items: Annotated[list[AlignedPod], "One for each pod; empty with `--by owner`."]
     owners: Annotated[list[AlignedOwner], "One for each owner, the worst first; empty without `--by owner`."]
@@ -153,7 +156,7 @@ class _Row:
     type=click.Choice(["pod", "owner"]),
     default="pod",
     show_default=True,
-    help="Print a line for each of these.",
+    help="Print one line per pod, or one line per owner.",
 )
 @output_option("text", "wide", "name")
 @source_options
@@ -162,12 +165,12 @@ def command(
 ) -> int:
     """List the running pods whose CPUs, memory or devices are on several NUMA nodes, the worst first.
 
-    A pod is aligned if everything that each of its containers holds exclusively is on one NUMA node. It spans
-    NUMA nodes if its CPUs, memory or devices are on several. It is remote from its memory or a device if that
-    is on another NUMA node than its CPUs. ALIGNABLE says whether its node could hold it aligned: now, in the
-    free room; emptier, if other pods left; or never.
+    A pod is aligned if everything that each of its containers holds exclusively is on one NUMA node. A pod is
+    spanning if its CPUs, its memory or its devices are on several NUMA nodes. A pod is remote if its CPUs are
+    on one NUMA node, but its memory or a device is on another. ALIGNABLE says whether the pod's node could
+    align it: now, with what is free; emptier, if other pods left; or never.
 
-    --by owner counts the pods of each owner; owners with the most pods that are not aligned come first.
+    --by owner counts the pods of each owner; the owners with the most misaligned pods come first.
     """
     seen = read(source)
     rows = [
@@ -215,7 +218,7 @@ def _unknown(seen: ClusterView) -> list[NodeWithoutFigures]:
         if node.unknown is not None:
             found.append(NodeWithoutFigures(node.name, node.unknown.message))
         elif node.approximate or node.occupancy is None:
-            found.append(NodeWithoutFigures(node.name, "only its amounts are known, not who holds them"))
+            found.append(NodeWithoutFigures(node.name, "only amounts are known, not which pods hold them"))
     return found
 
 
@@ -268,16 +271,14 @@ def _roots(roots: Mapping[tuple[str, str], tuple[str, ...]]) -> str:
 def _summary(rows: list[_Row], namespace: str) -> str:
     where = f" in namespace {namespace}" if namespace else ""
     if not rows:
-        return f"no running pod{where} holds resources of NUMA nodes"
+        return f"no running pod{where} holds CPUs, memory or devices exclusively"
     bad = [row.found for row in rows if not row.found.aligned]
     if not bad:
-        return (
-            f"all {pluralize(len(rows), 'pod')}{where} with CPUs, memory or devices of their own are aligned"
-        )
+        return f"all {pluralize(len(rows), 'pod')}{where} with exclusive CPUs, memory or devices are aligned"
     cpus = sum(found.remote_cpus for found in bad)
     return (
-        f"{len(bad)} of {pluralize(len(rows), 'pod')}{where} not aligned; "
-        f"{pluralize(cpus, 'CPU')} away from the rest of their container"
+        f"{len(bad)} of {pluralize(len(rows), 'pod')}{where} not aligned; {pluralize(cpus, 'CPU')} "
+        "on a different NUMA node from the rest of their container"
     )
 
 

@@ -18,7 +18,7 @@ Examples:
     kubectl numazones approve keep-room-x7k2p --dry-run
 
 \b
-  Approve it, and wait until the pod it makes room for has a node:
+  Approve it, and wait until the pod that it makes room for has a node:
     kubectl numazones approve keep-room-x7k2p --wait
 """
 
@@ -31,7 +31,7 @@ Examples:
     default="10m",
     show_default=True,
     metavar="DURATION",
-    help="Longest time for --wait, such as 30s.",
+    help="Maximum time to wait with --wait, such as 30s.",
 )
 @live_options
 def command(
@@ -39,13 +39,13 @@ def command(
 ) -> int:
     """Approve RECOMMENDATIONs, so that the operator runs them.
 
-    Shows what each plan moves, and asks first. You can approve a plan that a RebalancePolicy of mode Approve
-    proposed and that has not expired. The operator proves the plan again before each eviction, evicts one pod
-    at a time, and respects PodDisruptionBudgets; `reject` stops it between two evictions. If one of several
-    plans cannot be approved, none is, and the exit code is 2.
+    Shows what each plan moves, and asks for confirmation. You can approve a plan that was proposed by a
+    RebalancePolicy in mode Approve and has not expired. The operator checks the plan again before each
+    eviction, evicts one pod at a time, and respects PodDisruptionBudgets; `reject` stops the plan before its
+    next eviction. If one of several plans cannot be approved, none is, and the exit code is 2.
 
-    With --wait, the exit code is 1 if a plan does not succeed in time, or a pod that it makes room for has no
-    node by then. Ctrl-C ends the wait, not the plan.
+    With --wait, the exit code is 1 if a plan does not succeed in time, or if a pod that it makes room for
+    still has no node. Ctrl-C stops the waiting, not the plan.
     """
     return decide_on(
         source, names, "approve", dry_run=dry_run, yes=yes, wait=_seconds(timeout) if wait else None
@@ -58,5 +58,5 @@ def _seconds(text: str) -> float:
     except duration.InvalidDuration as error:
         raise click.UsageError(f"--timeout: {error}") from error
     if seconds <= 0:
-        raise click.UsageError(f"--timeout must be above 0, not {text}")
+        raise click.UsageError(f"--timeout must be greater than 0, not {text}")
     return seconds

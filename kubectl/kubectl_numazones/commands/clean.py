@@ -43,17 +43,21 @@ Examples:
 class CleanDocument:
     """``clean``: the pods that kubelets rejected and that are still there."""
 
-    items: Annotated[list[RejectedPod], "The oldest first."]
-    deleted: Annotated[list[str], "Namespace and name of those that were deleted."]
-    failed: Annotated[dict[str, str], "Namespace and name of those that could not be, with the reason."]
+    items: Annotated[list[RejectedPod], "Rejected pods, the oldest first."]
+    deleted: Annotated[list[str], "Namespaces and names of the pods that were deleted."]
+    failed: Annotated[dict[str, str], "Namespaces and names of the pods that could not be deleted, and why."]
 
 
 @click.command("clean", epilog=_EPILOG)
 @click.option(
-    "--rejected", is_flag=True, help="Pods that a kubelet rejected (required: nothing else is cleaned)."
+    "--rejected",
+    is_flag=True,
+    help="Clean up pods that a kubelet rejected (required; nothing else can be cleaned up).",
 )
 @click.option(
-    "--yes", is_flag=True, help="Delete the pods that their owners have replaced; without it, only list them."
+    "--yes",
+    is_flag=True,
+    help="Delete the pods that their owners have replaced; without --yes, only list them.",
 )
 @selector_option("pods")
 @all_namespaces_option
@@ -70,9 +74,9 @@ def command(
 ) -> int:
     """List the pods that kubelets rejected; with --yes, delete those that their owners have replaced.
 
-    A pod is replaced when its ReplicaSet or Job has all its pods without it. Other pods stay: those without
-    an owner, and those whose owner creates no other pod while they exist. Deletion uses your own rights. The
-    exit code is 1 if a pod could not be deleted.
+    A pod counts as replaced when its ReplicaSet or Job has all its pods without it. Pods without an owner are
+    kept, and so are pods whose owner creates no replacement while they exist. Pods are deleted with your own
+    permissions. The exit code is 1 if a pod could not be deleted.
     """
     if not rejected:
         raise click.UsageError("say what to clean: --rejected")
@@ -118,7 +122,7 @@ async def _of_cluster(
             try:
                 owners += await client.list(kind, namespace=namespace)
             except (Forbidden, NotFound) as error:
-                screen.warn(f"{kind.plural} cannot be listed, so their pods stay: {error}")
+                screen.warn(f"{kind.plural} cannot be listed, so their pods are kept: {error}")
         found = _selected(bodies, owners, selector, "")
         document = CleanDocument(found, [], {})
         if delete:
@@ -177,8 +181,8 @@ def _print(
     screen.print_table(columns, found)
     replaced = sum(one.replaced for one in found)
     if not yes:
-        screen.say(f"{replaced} of {pluralize(len(found), 'pod')} can be deleted; --yes deletes them")
+        screen.say(f"{replaced} of {pluralize(len(found), 'pod')} can be deleted; use --yes to delete them")
         return
     screen.say(f"deleted {pluralize(len(document.deleted), 'pod')}")
     for name, why in sorted(document.failed.items()):
-        screen.echo(f"error: {name} is still there: {why}", err=True)
+        screen.echo(f"error: {name} was not deleted: {why}", err=True)

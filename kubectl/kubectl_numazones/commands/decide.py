@@ -22,9 +22,11 @@ from numazones_client.resources import REBALANCE_RECOMMENDATIONS
 def decision_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the names of recommendations, ``--dry-run`` and ``--yes``."""
     for option in (
-        click.option("-y", "--yes", is_flag=True, help="Do not ask first; required without a terminal."),
         click.option(
-            "--dry-run", is_flag=True, help="Only show the plans, and whether you can decide about them."
+            "-y", "--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal."
+        ),
+        click.option(
+            "--dry-run", is_flag=True, help="Only show the plans, and check whether the decision is possible."
         ),
         click.argument(
             "names", nargs=-1, required=True, metavar="RECOMMENDATION...", shell_complete=_complete
@@ -105,7 +107,7 @@ def _goes_on(plans: Iterable[PendingPlan]) -> str:
     """Say that the operator goes on with plans, and how to watch and stop them."""
     names = [plan.name for plan in plans if plan.phase not in ENDED]
     if not names:
-        return "The plans have ended. kubectl numazones why shows what pods still wait for."
+        return "The plans have ended. kubectl numazones why shows what the pods are still waiting for."
     if any(plan.phase == PlanPhase.PROPOSED for plan in plans):
         return "The operator has not acted on the approval yet: kubectl numazones doctor shows what is wrong."
     return (

@@ -37,7 +37,7 @@ Examples:
     kubectl numazones doctor -f dump.json
 
 \b
-  If NodeResourceTopologies are installed, with these, too:
+  If NodeResourceTopologies are installed, include them, too:
     kubectl get noderesourcetopologies -A -o json --show-managed-fields > topologies.json
     kubectl numazones doctor -f dump.json -f topologies.json
 
@@ -57,10 +57,10 @@ _MIN_WIDTH = 20
 
 @dataclass(frozen=True, slots=True)
 class DoctorDocument:
-    """``doctor``: findings, and the checks that could not be made."""
+    """``doctor``: findings, and the checks that were skipped."""
 
-    findings: Annotated[list[Finding], "All that the checks found."]
-    not_checked: Annotated[dict[str, str], "Check → why it was not made."]
+    findings: Annotated[list[Finding], "Everything that the checks found."]
+    not_checked: Annotated[dict[str, str], "Check → why it was skipped."]
 
 
 @click.command("doctor", epilog=_EPILOG)
@@ -69,16 +69,17 @@ class DoctorDocument:
     "restarted",
     multiple=True,
     metavar="NODE",
-    help="Instead, predict what a restart of this node's kubelet would do: whether it starts, which pods "
-    "it rejects and stops, which pods get other CPUs. May be given several times.",
+    help="Instead of the checks, predict what would happen if this node's kubelet restarted: whether it "
+    "would start, which pods it would reject and stop, and which pods would get other CPUs. May be "
+    "given several times.",
 )
-@click.option("--all", "all_nodes", is_flag=True, help="The same for all nodes.")
+@click.option("--all", "all_nodes", is_flag=True, help="Like --restart, for all nodes.")
 @click.option(
     "--set",
     "changed",
     multiple=True,
     metavar="KEY=VALUE",
-    help="With --restart or --all: assume another value of a KubeletConfiguration field, such as "
+    help="With --restart or --all: assume another value for a KubeletConfiguration field, such as "
     "topologyManagerPolicy=restricted (MAP.KEY for maps).",
 )
 @click.option(
@@ -104,7 +105,7 @@ class DoctorDocument:
     type=click.Choice([Severity.ERROR.value, Severity.WARNING.value]),
     default=Severity.WARNING.value,
     show_default=True,
-    help="Least severe finding for exit code 1.",
+    help="Minimum severity of a finding for exit code 1.",
 )
 @source_options
 def command(
@@ -121,8 +122,9 @@ def command(
 ) -> int:
     """Check the installation, the kubelets' settings and the pods' requests, and say how to fix each finding.
 
-    On a dump, checks whose objects are missing are skipped and named. The exit code is 1 if there is an error
-    or a warning (see --fail-on), else 0. With --restart and --all it is also 1 if a node cannot be predicted.
+    On a dump, checks whose objects are missing are skipped and listed. The exit code is 1 if there is an
+    error or a warning (see --fail-on), else 0. With --restart and --all, it is also 1 if the outcome for a
+    node cannot be predicted.
     """
     if restarted and all_nodes:
         raise click.UsageError("--all covers all nodes: use either --all or --restart NODE")

@@ -37,7 +37,7 @@ Examples:
   kubectl numazones fit --pod pod.yaml || echo "no room"
   kubectl numazones fit --pod raycluster.yaml   head and workers together, with its replicas
   kubectl numazones fit cpu=16 -o wide          every node that would reject one, and why
-  kubectl numazones fit cpu=16 -o name          the best node, for a pipe
+  kubectl numazones fit cpu=16 -o name          only the name of the best node, for scripts
 """
 
 
@@ -45,12 +45,12 @@ Examples:
 class TemplateFit:
     """Pods of one template of a manifest."""
 
-    name: Annotated[str, "Of the object, and of the template in it; empty for a shape."]
+    name: Annotated[str, "Names of the object and of the template in it; empty for a shape."]
     replicas: Annotated[int, "Number of pods that the manifest creates or that were requested."]
-    fitting: Annotated[int, "Number of them that fit next to the pods of the other templates."]
-    verdict: Annotated[str, "Admissible if all of them fit, Inadmissible if not, or Unknown."]
+    fitting: Annotated[int, "Number of these pods that fit together with the pods of the other templates."]
+    verdict: Annotated[str, "Admissible if all of these pods fit, Inadmissible if not, or Unknown."]
     sentence: Annotated[str, "Why no more fit; empty if all do."]
-    placements: Annotated[list[answers.FittingPlace], "Where those that fit would be."]
+    placements: Annotated[list[answers.FittingPlace], "Where the pods that fit would be placed."]
 
     @classmethod
     def of(cls, template: TemplatePods, fitting: answers.Fitting) -> "TemplateFit":
@@ -67,28 +67,29 @@ class TemplateFit:
 
 @dataclass(frozen=True, slots=True)
 class FitDocument:
-    """``fit``: whether, where and how often a pod would be admitted."""
+    """``fit``: whether, where and how many pods would be admitted."""
 
     verdict: Annotated[str, "Admissible if all replicas fit, Inadmissible if not, or Unknown."]
-    replicas: Annotated[int, "Number requested."]
-    fitting: Annotated[int, "Number of them that fit."]
-    unknown_nodes: Annotated[int, "Nodes of unknown state."]
+    replicas: Annotated[int, "Number of pods requested."]
+    fitting: Annotated[int, "Number of pods that fit."]
+    unknown_nodes: Annotated[int, "Number of nodes whose state is unknown."]
     sentence: Annotated[str, "Why no more fit; empty if all do."]
-    placements: Annotated[list[answers.FittingPlace], "Where those that fit would be, in their order."]
+    placements: Annotated[list[answers.FittingPlace], "Where the pods that fit would be placed, in order."]
     reasons: Annotated[
-        tuple[Reason, ...], "Why nodes do not take the first; where not all fit, why none takes another."
+        tuple[Reason, ...],
+        "Why nodes reject the first pod or, if not all pods fit, why no node admits another.",
     ]
     templates: Annotated[list[TemplateFit], "Each template of the manifest; all are placed together."]
     notes: Annotated[
         tuple[str, ...],
-        "Objects of the manifest that were skipped, devices that were left out, pods without exclusive CPUs.",
+        "Objects of the manifest that were skipped, devices that were left out, and pods without exclusive "
+        "CPUs.",
     ]
-    doubts: Annotated[
-        tuple[str, ...], "What is not certain because of the kubelets' releases; usually empty."
-    ]
+    doubts: Annotated[tuple[str, ...], "What is uncertain because of the kubelets' releases; usually empty."]
     advice: Annotated[
         tuple[Advice, ...],
-        "What would bring claimed devices to the CPUs of pods that fit; each was tried on a copy.",
+        "Changes that would put claimed devices on the NUMA nodes of the CPUs of pods that fit; each "
+        "was tried on a copy.",
     ]
 
 
@@ -129,7 +130,7 @@ def _belongs_in_shape(_ctx: click.Context, param: click.Parameter, amount: str |
     "manifest",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Manifest of Pods, or of anything with pod templates; each template gets an answer.",
+    help="Manifest of Pods, or of anything with pod templates; each template is checked.",
 )
 @click.option(
     "--replicas",
@@ -143,10 +144,10 @@ def command(
 ) -> int:
     """Check whether pods of a SHAPE (or of a manifest) would be admitted, where, and how many.
 
-    Places pods one after the other, each where it costs the least room; all templates of a manifest share the
-    cluster. Below them it lists the nodes that would reject a pod, grouped by reason, or one line per node
-    with -o wide. -o name prints the nodes that pods would be placed on. The exit code is 0 if all replicas
-    fit at once, 1 if not, 2 if this is unknown.
+    Places the pods one after another, each where it wastes the least room; all templates of a manifest share
+    the cluster. Below the placements, the output lists the nodes that would reject a pod, grouped by reason,
+    or one line per node with -o wide. -o name prints the nodes that pods would be placed on. The exit code is
+    0 if all replicas fit at once, 1 if not, 2 if this is unknown.
     """
     asked = _asked(shape, manifest, replicas)
     situation = read(source).situation
@@ -187,7 +188,7 @@ def _asked(shape: Shape | None, path: Path | None, replicas: int | None) -> Mani
     if shape is not None and path is None:
         return Manifest((TemplatePods("", pod_of_shape(shape), replicas or 1, "", 0),), ())
     if shape is not None or path is None:
-        raise click.UsageError("give either a SHAPE such as cpu=16,memory=32Gi, or --pod FILE")
+        raise click.UsageError("specify either a SHAPE such as cpu=16,memory=32Gi, or --pod FILE")
     manifest = read_manifest(path)
     if replicas is None:
         return manifest
@@ -227,7 +228,7 @@ def _print(
 ) -> None:
     """Print how many fit, where, and which nodes do not take those that don't."""
     stale = max(one.first.nodes.stale for one in fitting)
-    unknown = f"; for {pluralize(stale, 'node')} that is not known" if stale else ""
+    unknown = f"; unknown for {pluralize(stale, 'node')}" if stale else ""
     placed = [
         (name.name, item) for name, one in zip(asked.templates, fitting, strict=True) for item in one.placed
     ]
@@ -253,7 +254,7 @@ def _print(
     one = short or fitting[0]
     if short is not None and not named:
         sentence = short.last.sentence
-        screen.say(f"no more: {sentence}" if placed else sentence)
+        screen.say(f"no more fit: {sentence}" if placed else sentence)
     _print_refusals(one.refusals, answers.node_lines(one.pod, one.nodes, one.forecast) if wide else None)
 
 
@@ -267,14 +268,14 @@ def _gangs(templates: Sequence[TemplatePods], fitting: Sequence[answers.Fitting]
         fit, replicas = (sum(column) for column in zip(*counts, strict=True))
         if fit < replicas:
             starts = "starts" if fit >= least else "does not start"
-            yield f"{gang} needs {least} at once (minAvailable) and {starts} with the {fit} that fit"
+            yield f"{gang} needs {least} pods at once (minAvailable) and {starts} with the {fit} that fit"
 
 
 def _print_refusals(refusals: Sequence[answers.NodeGroup], lines: Iterable[answers.NodeLine] | None) -> None:
     """Print the nodes that do not take the pod by what they say; with ``lines`` of all nodes, one by one."""
     if not refusals:
         return
-    screen.echo(f"\nNot on {pluralize(sum(group.number for group in refusals), 'node')}:")
+    screen.echo(f"\nNot placed on {pluralize(sum(group.number for group in refusals), 'node')}:")
     if lines is None:
         screen.print_table(answers.NODE_GROUPS, refusals)
     else:

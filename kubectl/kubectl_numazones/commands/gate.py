@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 _EPILOG = """
 \b
 Examples:
-  Which pods wait in any namespace, how long, and why?
+  Which pods are waiting in any namespace, how long, and why?
     kubectl numazones gate -A
 
 \b
@@ -37,10 +37,10 @@ Examples:
     kubectl numazones gate release -n my-namespace
 
 \b
-  Gate no further pod, and release all at once:
+  Stop gating new pods, and release all waiting pods at once:
     kubectl numazones gate off
 """
-_dry_run = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 
 
 class _Options(click.Group):
@@ -65,9 +65,9 @@ def command(
     everywhere: bool,
     output: Output,
 ) -> int:
-    """Show the pods of a namespace that wait at the gate numazones.io/admission, how long and why.
+    """Show the pods of a namespace that are waiting at the gate numazones.io/admission, how long, and why.
 
-    -A shows those of all namespaces. This works without the operator.
+    This also works if the operator is not running.
     """
     if context.invoked_subcommand is not None:
         return 0
@@ -91,7 +91,7 @@ def command(
     screen.say(f"injection: {found.injection.message}")
     screen.say(f"operator: {found.operator}")
     if not found.waiting:
-        screen.echo(f"No pod waits at the gate{where}")
+        screen.echo(f"No pods are waiting at the gate{where}")
         return 0
     now = datetime.now(UTC)
     columns: tuple[Column[gate_control.GatedPod], ...] = (
@@ -126,11 +126,11 @@ def release(
 ) -> int:
     """Remove the gate from PODs, from those of a namespace (-n), or from all (-A).
 
-    With -l, only from pods with these labels.
+    With -l, only pods with these labels are released.
 
-    The scheduler then places them on any node, and a kubelet may reject them. Gates of others stay. Pods
-    that are created later are gated as before; `gate off` stops that. The exit code is 1 if a pod could not
-    be released.
+    The scheduler then places them on any node, and a kubelet may reject them. Their other scheduling gates
+    stay. Pods that are created later are gated as before; `gate off` stops that. The exit code is 1 if a pod
+    could not be released.
     """
     pods = joined(pods, POD_TYPES)
     check_names(pods, everywhere=everywhere, selector=selector)
@@ -152,11 +152,11 @@ def release(
 @_dry_run
 @live_options
 def off(source: Source, *, dry_run: bool) -> int:
-    """Stop the injection, and remove the gate from all pods that wait at it.
+    """Stop adding the gate to new pods, and remove it from all pods that are waiting at it.
 
-    The injection stops because the binding of its policy is deleted; if something such as Argo CD or Flux
-    applies it again, stop it there, too. `kubectl apply -k manifests/gate-injection` turns it on again. Pods
-    whose own template carries the gate are still created with it.
+    The command deletes the binding of the policy that adds the gate. If a tool such as Argo CD or Flux would
+    apply the binding again, remove it there, too. `kubectl apply -k manifests/gate-injection` turns the
+    policy on again. Pods whose own template contains the gate are still created with it.
     """
     if source.namespace:
         raise click.UsageError("gate off affects the whole cluster; use gate release -n for one namespace")
@@ -190,7 +190,7 @@ def _on_cluster(source: Source, act: Callable[[Client, Source], Awaitable[_T]]) 
 async def _release(client: Client, pods: Sequence[dict[str, Any]], *, dry_run: bool) -> int:
     """Release pods and say what became of them; return the exit code."""
     if not pods:
-        screen.echo("No pod waits at the gate")
+        screen.echo("No pods are waiting at the gate")
         return 0
     if dry_run:
         screen.echo(f"would release {pluralize(len(pods), 'pod')}:")
@@ -203,5 +203,5 @@ async def _release(client: Client, pods: Sequence[dict[str, Any]], *, dry_run: b
     if found.gone:
         screen.echo(f"{pluralize(found.gone, 'pod')} had already gone")
     for name, why in sorted(found.failed.items()):
-        screen.echo(f"error: {name} still waits: {why}", err=True)
+        screen.echo(f"error: {name} is still waiting: {why}", err=True)
     return int(bool(found.failed))

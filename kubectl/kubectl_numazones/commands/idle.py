@@ -35,20 +35,20 @@ Examples:
 
 @dataclass(frozen=True, slots=True)
 class MorePods:
-    """Pods of a shape that would fit on a node in addition."""
+    """Additional pods of a shape that would fit on a node."""
 
-    node: Annotated[str, "Its name."]
-    pods: Annotated[int, "How many more."]
+    node: Annotated[str, "Name of the node."]
+    pods: Annotated[int, "Number of additional pods."]
 
 
 @dataclass(frozen=True, slots=True)
 class IdleDocument:
-    """``idle``: containers whose exclusive CPUs idle, those that would give back most first."""
+    """``idle``: containers whose exclusive CPUs are idle, those with the most CPUs to give back first."""
 
     items: Annotated[list[IdleContainer], "One for each container."]
     shape: Annotated[str | None, "Shape of the pods that are counted; null if nothing is idle."]
-    more: Annotated[list[MorePods], "Pods that would fit if all items had the request that fits."]
-    unknown: Annotated[list[NodeWithoutFigures], "Nodes whose use is unknown, and why."]
+    more: Annotated[list[MorePods], "Pods that would fit if all items had the recommended request."]
+    unknown: Annotated[list[NodeWithoutFigures], "Nodes whose usage is unknown, and why."]
     unchecked: Annotated[dict[str, str], "NAMESPACE/POD that is idle but cannot be judged, and why."]
 
 
@@ -65,7 +65,7 @@ class IdleDocument:
     default="10m",
     show_default=True,
     metavar="DURATION",
-    help="Ignore containers measured for less than this.",
+    help="Ignore containers that were measured for less time than this.",
 )
 @prometheus_options("1w")
 @output_option("text")
@@ -83,8 +83,8 @@ def command(
     """List containers whose exclusive CPUs were less than 10 % busy, most idle CPUs first.
 
     REQUEST is the smallest request that keeps the CPUs at most 80 % busy on average and that the node's
-    kubelet would admit in the pod's place. The same model computes what would fit then. Averages hide peaks:
-    look at the peaks before you change a request.
+    kubelet would admit in the pod's place. The last column counts how many more pods would fit on the node
+    with these requests. Averages hide peaks: check the peaks before you change a request.
     """
     least = _seconds(measured)
     view = read(source)
@@ -110,7 +110,7 @@ def command(
     given = sizing.given_back(nodes)
     _print(document, given, none="" if everywhere else none_here(view.namespace, elsewhere))
     if too_short:
-        screen.say(f"{pluralize(too_short, 'container')} measured for less than {measured}: not judged")
+        screen.say(f"left out {pluralize(too_short, 'container')} measured for less than {measured}")
     return 0
 
 
@@ -137,7 +137,7 @@ def _print(found: IdleDocument, given: int, *, none: str) -> None:
         fits = f": {pluralize(total, 'more pod')} of {found.shape} would fit ({nodes})" if total else ""
         screen.say(f"\nWith these requests {pluralize(given, 'CPU')} would be free{fits}")
     else:
-        screen.say(f"No exclusive CPUs idle{none}")
+        screen.say(f"No exclusive CPUs are idle{none}")
     for pod, why in found.unchecked.items():
         screen.say(f"{pod}: {why}")
     for name, message in found.unknown:

@@ -13,7 +13,7 @@ _EPILOG = """
 Keys:
   1 2 3 4, ← →   NUMA nodes, stuck pods, plans, the operator's events
   ↑ ↓, enter     select a line; open its details and events
-  a, x           approve or reject the selected plan, or the plan for the selected pod; asks first
+  a, x           approve or reject the selected plan, or the plan for the selected pod, after confirmation
   /, g, s        filter by words, group by reason, sort NUMA nodes
   escape, q      show all lines again, quit
 """
@@ -26,13 +26,13 @@ class NoTerminal(BadDump):
 @click.command("live", epilog=_EPILOG)
 @source_options
 def command(source: Source) -> int:
-    """Follow NUMA nodes, stuck pods, plans and events on a full screen, or show a dump (-f).
+    """Watch NUMA nodes, stuck pods, plans and events in a full-screen view, or browse a dump (-f).
 
-    You can approve and reject plans if you may patch rebalancerecommendations; if not, live names the missing
-    right. Nothing else changes the cluster. Long lists are grouped by reason.
+    You can approve and reject plans if you may patch rebalancerecommendations; if you may not, live shows
+    which permission you lack. Nothing else changes the cluster. Long lists are grouped by reason.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise NoTerminal("live needs a terminal to draw on; in a pipe use top, why and plan")
+        raise NoTerminal("live needs a terminal; in a pipe, use top, why or plan")
     from kubectl_numazones.live.app import Live  # noqa: PLC0415 - slow to import
 
     view = Live(source, read(source) if source.files else None)

@@ -43,12 +43,12 @@ _DEFAULT_POLICY = {
     "spec": {},
 }
 _SCRIPT_HEAD = """#!/bin/sh
-# Evictions in their order; wait until each replacement runs before the next one.
+# Evictions, in order; wait until each replacement is running before you run the next one.
 set -eu"""
 _EPILOG = """
 \b
 Examples:
-  kubectl numazones plan                          for every pod that waits, in all namespaces
+  kubectl numazones plan                          for every waiting pod, in all namespaces
   kubectl numazones plan deploy/web -n team       for these pods; -l app=web selects by label
   kubectl numazones plan --shape cpu=16           make room for pods of a shape
   kubectl numazones plan --policy policy.yaml     with its goals, limits and protections
@@ -62,9 +62,7 @@ class PlanDocument:
     """``plan``: goals and plans."""
 
     items: Annotated[list[PolicyReport], "One for each goal."]
-    doubts: Annotated[
-        tuple[str, ...], "What is not certain because of the kubelets' releases; usually empty."
-    ]
+    doubts: Annotated[tuple[str, ...], "What is uncertain because of the kubelets' releases; usually empty."]
 
 
 @click.command("plan", epilog=_EPILOG)
@@ -88,8 +86,8 @@ class PlanDocument:
 @click.option(
     "--align",
     is_flag=True,
-    help="Instead, plan for running pods that are spread over NUMA nodes, all or those you name: each "
-    "eviction aligns one.",
+    help="Instead, plan for running pods that are spread over NUMA nodes, either all of them or those "
+    "you name; each eviction aligns one pod.",
 )
 @click.option("--why-not", "movable", metavar="POD", help="Only explain why this pod cannot be moved.")
 @click.option(
@@ -97,7 +95,7 @@ class PlanDocument:
     type=click.IntRange(min=1),
     default=200_000,
     show_default=True,
-    help="Limit of steps in the search for a plan.",
+    help="Maximum number of steps in the search for a plan.",
 )
 @output_option("text", "script")
 @source_options
@@ -115,8 +113,8 @@ def command(
 ) -> int:
     """Plan the fewest, least disruptive evictions that let waiting pods fit on single NUMA nodes.
 
-    Each plan is proven by simulation. Nothing is evicted. The exit code is 0 if everything fits now or after
-    the plans, 1 if something does not.
+    Each plan is verified by simulation. Nothing is evicted. The exit code is 0 if everything fits now or
+    after the plans, 1 if something does not.
     """
     names = joined(names, (*OWNER_TYPES, *POD_TYPES))
     check_names(names, selector=selector)
@@ -142,7 +140,7 @@ def command(
             _script(goal, item)
     else:
         if not found:
-            screen.echo("no pod waits; --shape makes room for future pods")
+            screen.echo("no pods are waiting; use --shape to make room for future pods")
         for goal, item in found:
             _print_plans(goal, item)
         if any("NodeState" in item.unmovable for _, item in found):
@@ -153,7 +151,7 @@ def command(
 def _read_with_pods(source: Source) -> ClusterView:
     seen = read(source)
     if source.files and next(seen.pods, None) is None and not has_pod_list(source.files):
-        raise BadDump("the dump has no pods; dump them, too: kubectl get nodes,pods,numazones -A -o json")
+        raise BadDump("the dump has no pods; include them: kubectl get nodes,pods,numazones -A -o json")
     return seen
 
 
@@ -167,7 +165,7 @@ def _waiting(seen: ClusterView, names: tuple[str, ...], selector: LabelSelector 
         waiting = {pod.uid: pod for pod in seen.named(name) if not pod.node and not pod.terminal}
         if not waiting:
             raise NotThere(
-                f"{name} does not wait for a node, so there is nothing to plan; see kubectl "
+                f"{name} is not waiting for a node, so there is nothing to plan; see kubectl "
                 f"numazones why {name}"
             )
         found |= waiting
@@ -244,7 +242,9 @@ def _print_unknown_nodes(seen: ClusterView) -> None:
     """Say why pods stay on nodes whose state is not known, for the first of them."""
     unknown = [node.unknown for _, node in sorted(seen.situation.cluster.nodes.items()) if node.unknown]
     if unknown:
-        screen.say(f"{pluralize(len(unknown), 'node')} of unknown state; of the first: {unknown[0].message}")
+        screen.say(
+            f"the state of {pluralize(len(unknown), 'node')} is unknown, for example: {unknown[0].message}"
+        )
 
 
 def _script(goal: Goal, item: PolicyReport) -> None:

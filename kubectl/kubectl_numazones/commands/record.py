@@ -38,15 +38,16 @@ Examples:
     "renames",
     is_flag=True,
     help="Replace all names that people chose (node, namespaces, pods, containers, owners, images, "
-    "labels); drop annotations and messages.",
+    "labels); remove annotations and messages.",
 )
 @live_options
 def command(source: Source, node: str, output: Path, *, renames: bool) -> int:
     """Record a live NODE for a bug report: hardware, kubelet settings and state, and who holds what.
 
-    Keeps only what placement depends on: no commands, environment variables, volumes or addresses. The node's
-    files come through the API server from the exporter's pod there, which must serve recordings (component
-    exporter-recordings). You need get on pods/proxy in its namespace.
+    The recording contains only what placement depends on: no commands, environment variables, volumes or
+    addresses. The command reads the node's files through the API server from the exporter's pod on that node,
+    which must serve recordings (component exporter-recordings). You need get on pods/proxy in the pod's
+    namespace.
     """
     directory.refuse_existing(output)
     found = run_until_complete(fetch(node.removeprefix("node/").removeprefix("no/"), source))

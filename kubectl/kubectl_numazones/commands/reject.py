@@ -19,10 +19,10 @@ Examples:
 @decision_options
 @live_options
 def command(source: Source, names: tuple[str, ...], *, dry_run: bool, yes: bool) -> int:
-    """Reject RECOMMENDATIONs: no pod is evicted for them. A plan that is running evicts no further pod.
+    """Reject RECOMMENDATIONs, so that the operator does not run them or stops running them.
 
-    No plan repeats its moves (a pod of that owner between those nodes) until the policy's cooldown is over;
-    the policy looks for another plan. Rejecting also withdraws an approval. It works in every mode, including
-    Auto.
+    A plan that is already running evicts no more pods. The policy looks for another plan, and until its
+    cooldown is over, no plan repeats the rejected moves (a pod of that owner between those nodes). Rejecting
+    also withdraws an approval. It works in every mode, including Auto.
     """
     return decide_on(source, names, "reject", dry_run=dry_run, yes=yes)

@@ -32,37 +32,41 @@ _EPILOG = """
 \b
 Examples:
   kubectl numazones replay recordings/one-node
-  kubectl numazones replay 20260131T120000Z-team.web-1.json.gz    one that the operator keeps
+  kubectl numazones replay 20260131T120000Z-team.web-1.json.gz    a miss that the operator recorded
   kubectl numazones replay miss.json.gz                           the same, from a file
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A pod of which the kubelet and the model said different things."""
+    """A pod for which the kubelet and the model disagree."""
 
-    node: Annotated[str, "Whose kubelet it was."]
+    node: Annotated[str, "Node of the kubelet that decided."]
     pod: Annotated[str, "NAMESPACE/NAME."]
-    differences: Annotated[tuple[str, ...], "What the kubelet did, and what the model says."]
+    differences: Annotated[tuple[str, ...], "What the kubelet did, and what the model predicts."]
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedAtRestart:
     """A running pod that its kubelet would reject if it restarted."""
 
-    node: Annotated[str, "Its node."]
+    node: Annotated[str, "Node of the pod."]
     pod: Annotated[str, "NAMESPACE/NAME."]
-    reason: Annotated[str, "As the kubelet would say it."]
+    reason: Annotated[str, "Message that the kubelet would give."]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayDocument:
-    """``replay``: a recorded history against the model."""
+    """``replay``: a recorded history, compared with the model."""
 
-    outcomes: Annotated[int, "Decisions of kubelets that were compared."]
-    agree: Annotated[int, "Those in which the model says the same."]
-    outside: Annotated[int, "Outcomes decided by something that the model does not cover."]
-    differ: Annotated[list[Difference], "Those in which it does not."]
+    outcomes: Annotated[int, "Number of kubelet decisions that were compared."]
+    agree: Annotated[int, "Number of decisions in which the model agrees."]
+    outside: Annotated[
+        int,
+        "Number of outcomes that were left out, because something that the model does not cover "
+        "decided them.",
+    ]
+    differ: Annotated[list[Difference], "Decisions in which the model differs."]
     rejected_at_restart: Annotated[list[RejectedAtRestart], "Pods that a restart of their kubelet would end."]
 
 
@@ -71,11 +75,11 @@ class ReplayDocument:
 @output_option()
 @source_options
 def command(source: Source, name: str, output: Output) -> int:
-    """Decide about each pod of a RECORDING again, and compare with what the kubelets did.
+    """Repeat the decision about each pod of a RECORDING, and compare it with what the kubelet did.
 
     Compares verdict, reason and message, CPUs, memory blocks and devices. Pods that no kubelet decided about,
-    such as those without a node, are counted as outside. A MISS is one wrong prediction: a file, or a key of
-    the operator's ConfigMap numazones-operator-misses, on the cluster or in a dump. The exit code is 1 if
+    such as those without a node, are left out. A MISS is one wrong prediction: a file, or a key of the
+    operator's ConfigMap numazones-operator-misses, in the cluster or in a dump. The exit code is 1 if
     anything differs.
     """
     if not Path(name).is_dir():
@@ -94,8 +98,9 @@ def command(source: Source, name: str, output: Output) -> int:
             screen.say(f"{outcome.name} on {node}: {line}")
     for node, outcome in report.at_restart:
         screen.say(
-            f"{outcome.name} on {node} runs, but the kubelet would reject it at a restart, because its "
-            f"init containers would need resources again that they gave back: {outcome.at_restart}"
+            f"{outcome.name} is running on {node}, but the kubelet would reject it after a restart, "
+            "because its init containers would need resources that they have released: "
+            f"{outcome.at_restart}"
         )
     when = " while it was recorded" if report.begins_with_pods else ""
     screen.say(

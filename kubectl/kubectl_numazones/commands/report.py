@@ -49,7 +49,7 @@ from numazones_page.documents import (
 )
 from numazones_page.pods import WaitingPod, held_documents, waiting_documents
 
-_FOUND_HERE = "a plan would make room: kubectl numazones plan shows it"
+_FOUND_HERE = "a plan would make room; run kubectl numazones plan to see it"
 _EPILOG = """
 \b
 Examples:
@@ -97,9 +97,9 @@ Examples:
     type=click.IntRange(min=1),
     default=20_000,
     show_default=True,
-    help="Limit of steps in the search for a plan.",
+    help="Maximum number of steps in the search for a plan.",
 )
-@click.option("--usage", is_flag=True, help="Show how much of the held CPUs is used.")
+@click.option("--usage", is_flag=True, help="Show how many of the held CPUs are in use.")
 @prometheus_options("1d")
 @source_options
 def command(
@@ -115,9 +115,9 @@ def command(
     comparisons: tuple[Path, ...],
     effort: int,
 ) -> int:
-    """Describe the cluster on one page: NUMA nodes, fragmentation, stuck pods and why, animated plans.
+    """Describe the cluster on one page: NUMA nodes, fragmentation, why pods are stuck, and animated plans.
 
-    The page is one file and needs no network: mail it, or attach it to a ticket.
+    The page is a single file and needs no network: send it by email, or attach it to a ticket.
     """
     tables = _tables(comparisons)
     seen = read(source)
@@ -205,7 +205,7 @@ def _recommendations(seen: ClusterView) -> tuple[Documents, str]:
         documents |= recommendation_document(
             item.name, item.spec, item.status, nodes.get, pods.get, mode=mode
         )
-    return documents, f"left out, as it cannot be read: {first_of(problems)}" if problems else ""
+    return documents, f"left out, because it cannot be read: {first_of(problems)}" if problems else ""
 
 
 def _plans(seen: ClusterView, stuck: Iterable[ClusterPod], effort: int) -> Documents:
@@ -233,7 +233,7 @@ def _tables(paths: Iterable[Path]) -> Documents:
             try:
                 tables |= _table(f"{len(tables) + 1}", document)
             except (AttributeError, KeyError, TypeError, ValueError) as error:
-                cure = "kubectl numazones whatif -o json writes one"
+                cure = "create one with kubectl numazones whatif -o json"
                 raise BadDump(f"{path} contains no comparison of settings; {cure}") from error
     return tables
 
@@ -241,7 +241,7 @@ def _tables(paths: Iterable[Path]) -> Documents:
 def _table(name: str, document: Mapping[str, Any]) -> Documents:
     variants = document["variants"]
     names = [
-        ", ".join(f"{key}={value}" for key, value in item["settings"].items()) or "as it is"
+        ", ".join(f"{key}={value}" for key, value in item["settings"].items()) or "current settings"
         for item in variants
     ]
     measures = {measure: label(measure, document["shape"]).strip() for measure in variants[0]["measures"]}
@@ -265,7 +265,7 @@ def _table(name: str, document: Mapping[str, Any]) -> Documents:
         ]
     note = f"{pluralize(int(document['runs']), 'run')} with seed {document['seed']}: means"
     if len(variants) <= _MAX_SIDE_BY_SIDE:
-        note += ", with their 95 % intervals; then the difference from the first column within the same run"
+        note += ", with their 95 % intervals, then the differences from the first column within the same run"
     return table_document(name, title="Kubelet settings compared", columns=columns, rows=rows, note=note)
 
 

@@ -44,7 +44,7 @@ Examples:
     kubectl numazones size raycluster.yaml --node worker-1
 
 \b
-  The cluster's pods, if they requested the CPUs that they used in a week:
+  The cluster's pods, if they requested only the CPUs that they used in a week:
     kubectl numazones size --prometheus http://localhost:9090 --node worker-1
 """
 
@@ -55,17 +55,19 @@ _MILLI = 1000
 class SizeDocument:
     """``size``: how many machines a list of pods needs."""
 
-    best: Annotated[Size | None, "Those that need the fewest machines; null where none will do."]
+    best: Annotated[
+        Size | None, "Settings that need the fewest machines; null if the pods do not fit under any settings."
+    ]
     sizes: Annotated[Sequence[Size], "One for each combination of settings."]
     doubts: Annotated[
-        tuple[str, ...], "What is not certain because of the kubelet's release and options; usually empty."
+        tuple[str, ...], "What is uncertain because of the kubelet's release and options; usually empty."
     ]
 
 
 @click.command("size", epilog=_EPILOG)
 @click.argument("groups", metavar="[GROUP]...", nargs=-1)
 @click.option(
-    "--machine", metavar="TYPE", help="The machine: sockets=2,numa=4,cores=64,threads=2,memory=512Gi."
+    "--machine", metavar="TYPE", help="Machine type: sockets=2,numa=4,cores=64,threads=2,memory=512Gi."
 )
 @click.option("--node", "name", metavar="NODE", help="Use the hardware of this node instead.")
 @click.option(
@@ -77,7 +79,7 @@ class SizeDocument:
 @click.option(
     "--usage",
     is_flag=True,
-    help="Add the cluster's pods, with requests for the exclusive CPUs that they use.",
+    help="Add the cluster's pods, with their requests reduced to the exclusive CPUs that they use.",
 )
 @prometheus_options("1w")
 @output_option()
@@ -97,11 +99,11 @@ def command(
     """Compute how many machines pods such as 40xcpu=6,memory=24Gi need, by policy and reserved CPUs.
 
     A GROUP may also be a manifest (FILE.yaml): each pod template is a group with its replicas. Larger pods
-    come first, each to the first machine that admits it. AT LEAST is a lower bound: no placement needs fewer
-    machines. The exit code is 1 if some pod does not fit even on an empty machine, under any settings.
+    are placed first, each on the first machine that admits it. AT LEAST is a lower bound: no placement needs
+    fewer machines. The exit code is 1 if some pod does not fit even on an empty machine, under any settings.
     """
     if (machine is None) == (name is None):
-        raise click.UsageError("name the machine: either --machine TYPE or --node NODE")
+        raise click.UsageError("specify the machine: either --machine TYPE or --node NODE")
     base = node_template(machine, name="machine") if machine is not None else _of_node(source, str(name))
     cpus = len(base.machine.cpus)
     if reserve is not None and reserve >= cpus:
@@ -110,10 +112,10 @@ def command(
     if usage or prometheus:
         wanted += _groups_by_use(source, UsageSource(prometheus, window, seconds=0))
     if not wanted:
-        raise click.UsageError("name the pods: GROUP such as 40xcpu=6,memory=24Gi, or --usage")
+        raise click.UsageError("specify the pods: GROUP such as 40xcpu=6,memory=24Gi, or --usage")
     drawn = next((group for group in wanted if group.is_drawn), None)
     if drawn is not None:
-        raise click.UsageError(f"{drawn} is a range; give one group for each size")
+        raise click.UsageError(f"{drawn} is a range; use one group for each size")
     sizes = [size(base, wanted, settings) for settings in choices(base, reserve or _reserved_cpus(base))]
     found = best(sizes)
     uncertain = doubts.of_configurations([(base.node.name, base.config)])
@@ -132,7 +134,7 @@ def _groups_by_use(source: Source, where: UsageSource) -> list[PodGroup]:
     holding = [pod for pod in pods if _holds_cpus(nodes[pod.node], pod)]
     counts = Counter(map(_amounts, sized_to_use(holding, nodes, source, where)))
     if not counts:
-        raise NotThere("no pod of the cluster has exclusive CPUs")
+        raise NotThere("no pod in the cluster has exclusive CPUs")
     return [PodGroup(count, amounts) for amounts, count in sorted(counts.items())]
 
 
@@ -174,12 +176,8 @@ def _print_sizes(sizes: Sequence[Size], found: Size | None, wanted: Sequence[Pod
         screen.say(f"{them} not fit on this machine type, however many you have")
     else:
         settings = " ".join(f"{key}={value}" for key, value in found.settings.items())
-        least = (
-            "and no fewer can"
-            if found.machines == found.at_least
-            else f"at least {found.at_least} are needed"
-        )
-        screen.say(f"{pods} on {pluralize(found.machines, 'machine')}, {least}; with {settings}")
+        least = "the minimum" if found.machines == found.at_least else f"at least {found.at_least} are needed"
+        screen.say(f"{pods} on {pluralize(found.machines, 'machine')} ({least}), with {settings}")
     screen.echo()
     columns = _COLUMNS if any(one.misfit for one in sizes) else _COLUMNS[:-1]
     screen.print_table(columns, sizes)

@@ -37,7 +37,7 @@ Examples:
       --workers 2 --table policies.csv --plot policies.svg
 
 \b
-  The gain from a scheduler that knows each kubelet's decision:
+  What a scheduler that knows each kubelet's decision would gain:
     kubectl numazones sweep --reschedule --vary placement=default \\
       --vary placement=exact --vary placement=pack --vary placement=best-fit
 
@@ -54,8 +54,8 @@ Examples:
     multiple=True,
     required=True,
     metavar="KEY=VALUE",
-    help="Value of a kubelet setting or of placement (see whatif --help); repeat it for further values "
-    "and keys of the grid.",
+    help="Value of a kubelet setting or of placement (see whatif --help); may be given several times, "
+    "for more values and keys.",
 )
 @click.option(
     "--table", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures: .csv or .json."
@@ -69,7 +69,7 @@ Examples:
     "measures",
     multiple=True,
     metavar="NAME",
-    help="Measure to draw, by its name in the table; each gets a panel.",
+    help="Measure to draw, by its name in the table; may be given several times, for one panel each.",
 )
 @output_option()
 @experiment_options
@@ -85,8 +85,9 @@ def command(
 ) -> None:
     """Compare a grid of settings: the same pods arrive under each combination.
 
-    Differences in the table are relative to the first combination. Figures are means over the runs, with half
-    the width of their 95 % intervals. The same seed gives byte-identical output, however many workers run it.
+    Differences in the table are relative to the first combination. Figures are means over the runs, plus or
+    minus half the width of their 95 % intervals. The same seed gives byte-identical output, regardless of the
+    number of workers.
     """
     if table is not None and table.suffix not in {".csv", ".json"}:
         raise click.UsageError(f"--table {table}: name a .csv or .json file")

@@ -120,21 +120,19 @@ Examples:
   kubectl numazones top
   kubectl numazones top worker-1 worker-2
   kubectl numazones top -l pool=dpdk --sort-by free
-  kubectl numazones top --usage                    # how much of the held CPUs is used
+  kubectl numazones top --usage                    # how many of the held CPUs are in use
   kubectl numazones top --usage --prometheus http://localhost:9090 --window 1d
 """
 
 
 @dataclass(frozen=True, slots=True)
 class TopDocument:
-    """``top``: the NUMA zones, in the order that was asked for."""
+    """``top``: the NUMA nodes, in the requested order."""
 
     items: Annotated[list[ZoneFigures], "One for each NUMA node."]
     unknown: Annotated[list[NodeWithoutFigures], "Nodes without figures, and why."]
-    held: Annotated[list[HeldRoomEntry] | None, "Null for a dump, whose pods are not read for it."]
-    doubts: Annotated[
-        tuple[str, ...], "What is not certain because of the kubelets' releases; usually empty."
-    ]
+    held: Annotated[list[HeldRoomEntry] | None, "Null for a dump: its pods are not read for this."]
+    doubts: Annotated[tuple[str, ...], "What is uncertain because of the kubelets' releases; usually empty."]
 
 
 @click.command("top", epilog=_EPILOG)
@@ -149,7 +147,9 @@ class TopDocument:
     show_default=True,
     help="Seconds between readings with --watch.",
 )
-@click.option("--usage", is_flag=True, help="Show how much of the held CPUs and of memory is used.")
+@click.option(
+    "--usage", is_flag=True, help="Show how many of the held CPUs, and how much of the memory, are in use."
+)
 @prometheus_options("5m")
 @output_option("text", "wide", "name")
 @source_options
@@ -168,12 +168,12 @@ def command(
 ) -> int:
     """Show what is in use and free on each NUMA node of NODEs, or of all: exclusive CPUs, memory, devices.
 
-    On a live cluster, it also shows the room held for pods on their way to a node: released from the gate, or
-    nominated by a scheduler. -o wide, json and yaml include the number of pods that are not aligned; this
-    reads all pods.
+    On a live cluster, the table also shows room held for pods on their way to a node: released from the gate,
+    or nominated by a scheduler. -o wide, json and yaml include the number of pods that are not aligned, which
+    requires reading all pods.
 
     --usage reads the exporters twice within three seconds, through the API server (you need get on
-    pods/proxy), or a Prometheus.
+    pods/proxy), or queries Prometheus (--prometheus).
     """
     names = joined(names, NODE_TYPES)
     asked = UsageSource(prometheus, window) if usage or prometheus else None

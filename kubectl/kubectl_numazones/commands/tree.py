@@ -31,9 +31,10 @@ from numazones_page.machine_svg import machine_svg
 def command(source: Source, node: str, *, plain: bool, output: str) -> int:
     """Draw NODE: sockets, NUMA nodes, caches, cores and threads, memory and devices, and who holds them.
 
-    Each CPU is the letter of the pod that holds it. The legend names the pods, and says how those that are
-    not aligned are spread. Threads of a core are next to each other; offline CPUs are below the cores of
-    their NUMA node. A NUMA node on several sockets shows its memory and devices on the first.
+    Each CPU is drawn as the letter of the pod that holds it. The legend names the pods, and describes how
+    those that are not aligned are spread. Threads of a core are next to each other; offline CPUs are below
+    the cores of their NUMA node. If a NUMA node is on several sockets, its memory and devices are shown on
+    the first.
     """
     found = read(source).node(node)
     occupancy, lying = occupancy_of(found), by_name(found)

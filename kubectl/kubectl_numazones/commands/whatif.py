@@ -32,7 +32,7 @@ Examples:
       --set topologyManagerPolicyOptions.prefer-most-allocated-numa-node=true
 
 \b
-  The cluster's pods, placed again by a scheduler that knows each kubelet's decision, and packs:
+  The cluster's pods, placed again by a scheduler that knows each kubelet's decision and packs pods tightly:
     kubectl numazones whatif --reschedule --set placement=pack
 
 \b
@@ -54,10 +54,10 @@ Examples:
 @output_option()
 @experiment_options
 def command(asked: ExperimentOptions, *, changed: tuple[str, ...], output: Output) -> None:
-    """Compare settings: the same pods arrive under the old and the new ones.
+    """Compare settings: the same pods arrive under the old settings and under the new ones.
 
-    In each run the pods arrive in a new random order, the same on both sides. Prints means over the runs with
-    95 % intervals; differences are taken within each run.
+    In each run, the pods arrive in a new random order, which is the same for both settings. Prints means over
+    the runs with 95 % intervals; differences are computed within each run.
     """
     experiment, happens, random = experiment_of(asked, ({}, parse_variant(changed)))
     comparison = perform(asked, experiment, random=random)

@@ -24,7 +24,7 @@ from numazones_program.columns import Column
 class WhoDocument:
     """``who``: exclusive resources of each NUMA node of a node, and the pods that hold them."""
 
-    node: Annotated[str, "Its name."]
+    node: Annotated[str, "Name of the node."]
     items: Annotated[list[NUMAShare], "One for each pod and NUMA node."]
     usage: Annotated[
         list[MeasuredUse] | None, "With `--usage`: one for each container with exclusive CPUs; null without."
@@ -34,7 +34,7 @@ class WhoDocument:
 @click.command("who", cls=NodeCommand)
 @click.argument("node", shell_complete=complete_nodes)
 @click.argument("zone", metavar="[NUMA]", required=False, type=int)
-@click.option("--usage", is_flag=True, help="Show how much of each pod's exclusive CPUs is used.")
+@click.option("--usage", is_flag=True, help="Show how many of each pod's exclusive CPUs are in use.")
 @prometheus_options("5m")
 @output_option("text", "name")
 @source_options

@@ -51,10 +51,10 @@ _EPILOG = """
 Examples:
   kubectl numazones why my-pod -n team
   kubectl numazones why deploy/web              what its replicas wait for
-  kubectl numazones why my-pod --node worker-3  hints, merge, rule and holders there
+  kubectl numazones why my-pod --node worker-3  hints, merge, rule and holders on that node
   kubectl numazones why my-pod -o wide          every node, not grouped by reason
-  kubectl numazones why -A                      all pods that wait or were rejected
-  kubectl numazones why -l app=web -o name      for a pipe
+  kubectl numazones why -A                      all pods that are waiting or were rejected
+  kubectl numazones why -l app=web -o name      only names, for scripts
 """
 
 
@@ -82,22 +82,23 @@ def command(
     """Say why a pod is stuck, was rejected or runs across NUMA nodes, and what would help.
 
     Prints the reason in one sentence, then changes that would help (each tried on a copy of the cluster),
-    then the nodes grouped by reason, or one line per node with -o wide. If the pod waits for something other
-    than a node (a scheduling gate, a claim, a scheduler), that comes first. For a pod that runs across NUMA
-    nodes, it shows why the kubelet admitted it and whether its node could hold it aligned. TYPE is pod,
+    then the nodes grouped by reason, or one line per node with -o wide. If the pod is waiting for something
+    other than a node (a scheduling gate, a claim, a scheduler), that comes first. For a pod that runs across
+    NUMA nodes, it shows why the kubelet admitted the pod and whether its node could align it. TYPE is pod,
     deploy, rs, sts, ds or job.
 
-    With several names or none, prints a list, most urgent first. Without names, it lists the pods of the
-    namespace that wait or were rejected; pods of one owner share a line.
+    With several names, or without names, prints a list, most urgent first. Without names, it lists the pods
+    in the namespace that are waiting or were rejected; pods of one owner share a line.
 
-    The exit code is 0 if the pod runs, or if some node would admit it and nothing else is known to keep it
-    waiting; 1 if it is stuck; 2 if this is unknown. For several pods it is 1 if any of them is stuck. With
-    --node, it is 0 if that node would admit the pod as a new one, 1 if it would not, 2 if this is unknown.
+    The exit code is 0 if the pod is running, or if some node would admit it and nothing else is known to keep
+    it waiting; 1 if it is stuck; 2 if this is unknown. For several pods, it is 1 if any of them is stuck.
+    With --node, it is 0 if that node would admit the pod if it arrived now, 1 if it would not, 2 if this is
+    unknown.
     """
     names = joined(names, (*OWNER_TYPES, *POD_TYPES))
     check_names(names, everywhere=everywhere, selector=selector)
     if node_name is not None and len(names) != 1:
-        raise click.UsageError("--node explains one pod: give its name")
+        raise click.UsageError("--node explains one pod: specify its name")
     seen = read(source)
     if len(names) == 1:
         return _explain(names[0], seen, source, node_name, output)

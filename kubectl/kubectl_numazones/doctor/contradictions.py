@@ -23,7 +23,7 @@ from numazones.kubelet.state_validation import MEMORY_DIFFERS, RESTART_FAILS, Re
 DISAGREE = "SourcesDisagree"
 _GONE = re.compile(rf"{CPU_STATE_FILE} has CPUs ([0-9,-]+), which are not online")
 _POLICY = re.compile(
-    r"(\w+_manager_state) was written under policy ([^,]+), the kubelet configuration says (\w+)"
+    r"(\w+_manager_state) was written under policy ([^,]+),(?: but)? the kubelet configuration says (\w+)"
 )
 _MEMORY = re.compile(rf"{MEMORY_STATE_FILE} has (?:NUMA nodes|\S+ of )")
 _FORESEEN = re.compile(rf"{RESTART_FAILS}(.*?); drain .*?, remove \S*/(\w+) and start it again")

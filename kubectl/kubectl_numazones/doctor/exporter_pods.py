@@ -30,14 +30,14 @@ class ExporterPods:
     def why_silent(self, node: ClusterNode) -> tuple[str, str]:
         """(why a node's exporter does not publish, cure), by what its pod says, and events about that."""
         if not self._pods:
-            return "no pod of the exporter was seen anywhere", "kubectl apply -k manifests/exporter"
+            return "no exporter pods were found", "kubectl apply -k manifests/exporter"
         pod = self._pods.get(node.name)
         if pod is None:
             return self._why_missing(node)
         name = f"-n {namespace_of(pod)} {pod['metadata']['name']}"
         trouble = trouble_of(pod)
         if not trouble:
-            return f"pod {pod['metadata']['name']} runs all the same", f"kubectl logs {name}"
+            return f"pod {pod['metadata']['name']} is running and ready", f"kubectl logs {name}"
         unmounted = self._failed_mount(pod)
         said = f"pod {pod['metadata']['name']} {trouble}{f': {unmounted}' if unmounted else ''}"
         if _NO_DIRECTORY in unmounted:
@@ -54,7 +54,9 @@ class ExporterPods:
         kept_away = [taint for taint in node.taints if not tolerant.tolerates(taint)]
         if kept_away:
             taints = ", ".join(f"{taint.key}:{taint.effect}" for taint in kept_away)
-            return f"its taint {taints} keeps the exporter away", "let the exporter's DaemonSet tolerate it"
+            return f"its taint {taints} keeps the exporter away", (
+                "add a toleration to the exporter's DaemonSet"
+            )
         namespace = namespace_of(next(iter(self._pods.values())))
         return (
             "the exporter's DaemonSet has no pod there",

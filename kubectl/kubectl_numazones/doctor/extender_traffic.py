@@ -33,20 +33,21 @@ COUNTS = (
     Count(
         "numazones_extender_sampled_requests_total",
         0,
-        "{} times since it started, no node passed although one outside the request would have: its "
-        "scheduler considers only part of the nodes",
+        "{} times since it started, no node in the request passed, although another node would have: "
+        "the scheduler considers only some of the nodes",
         "set percentageOfNodesToScore: 100 in the scheduler's configuration, and restart it",
     ),
     Count(
         "numazones_extender_repeated_requests_total",
         _MANY,
-        "{} requests since it started were for pods that are tried again and again: something requeues them",
-        "its log names the pods; find out which program writes them, or nodes, many times a second",
+        "{} requests since it started were for pods that the scheduler keeps retrying: something keeps "
+        "requeuing them",
+        "see its log for the pods; find out which program updates them, or nodes, many times a second",
     ),
     Count(
         "numazones_extender_unread_answers_total",
         0,
-        "{} responses since it started came after the scheduler's time-out",
+        "{} responses since it started came after the scheduler's timeout",
         "raise httpTimeout in the scheduler's configuration, or give the extender more CPU",
     ),
 )
@@ -85,6 +86,6 @@ def _unanswered(pod: ClusterPod) -> Iterator[Finding]:
     elif any(words in message for words in _AWAY):
         yield error(
             pod.full_name,
-            "its scheduler does not reach the extender",
-            "kubectl -n numazones-operator get pods; see whether the extender runs and is ready",
+            "its scheduler cannot reach the extender",
+            "check whether the extender is running and ready: kubectl -n numazones-operator get pods",
         )

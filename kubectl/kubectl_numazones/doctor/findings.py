@@ -27,7 +27,7 @@ class Finding:
     subjects: Annotated[tuple[str, ...], "Subject of the finding: nodes, zones, pods and others."]
     message: Annotated[str, "What is wrong."]
     cure: Annotated[str, "What to do."]
-    check: Annotated[str, "Which check found it."] = ""
+    check: Annotated[str, "Check that found it."] = ""
 
 
 class NotChecked(NumazonesError):

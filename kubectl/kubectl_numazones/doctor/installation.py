@@ -51,7 +51,7 @@ def definitions(evidence: Evidence) -> Iterator[Finding]:
         if wanted - there:
             yield warning(
                 name,
-                f"has a different version from this program: it lacks {some_of(sorted(wanted - there))}, "
+                f"is not the version that this program expects: it lacks {some_of(sorted(wanted - there))}, "
                 "which the API server therefore drops",
                 "kubectl apply -k crds",
             )
@@ -68,19 +68,20 @@ def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
 def access(evidence: Evidence) -> Iterator[Finding]:
     """The user may read what the commands read."""
     if evidence.denied is None:
-        raise NotChecked(f"your rights are unknown: {evidence.unseen[RIGHTS]}")
+        raise NotChecked(f"your permissions are unknown: {evidence.unseen[RIGHTS]}")
     for right in evidence.denied:
         verb, _, resource = right.partition(" ")
         yield warning(
             f"{verb} {resource}",
-            f"you lack this right, so all answers leave out what it would show (kubectl auth can-i {right})",
+            f"you lack this permission, so answers omit what it would show (kubectl auth can-i {right})",
             f"get a ClusterRole with {verb} on {resource} bound to you",
         )
     for namespace in evidence.unrecordable:
         yield hint(
             "get pods/proxy",
-            f"you lack this right in namespace {namespace}, where exporters serve recordings: record "
-            f"needs it to reach them (kubectl auth can-i get pods --subresource=proxy -n {namespace})",
+            f"you lack this permission in namespace {namespace}, where exporters serve recordings; "
+            "kubectl numazones record needs it to reach them (kubectl auth can-i get pods "
+            f"--subresource=proxy -n {namespace})",
             f"kubectl create rolebinding -n {namespace} --role=numazones-recorder --user=YOU recorders",
         )
 
@@ -98,8 +99,8 @@ def zones(evidence: Evidence) -> Iterator[Finding]:
     yield error(
         "NUMAZones",
         "there are none, so nothing is known about any node",
-        "install the exporter: kubectl apply -k crds; kubectl apply -k manifests/exporter; "
-        "dump numazones, too: kubectl get nodes,pods,numazones -A -o json",
+        "install the exporter: kubectl apply -k crds; kubectl apply -k manifests/exporter; for a dump, "
+        "include numazones: kubectl get nodes,pods,numazones -A -o json",
     )
 
 
@@ -145,9 +146,10 @@ def nodes(evidence: Evidence) -> Iterator[Finding]:
     for name in sorted(+lost):
         yield warning(
             name,
-            f"is not a node of the cluster, so its pods are not counted: {pluralize(lost[name], 'pod')}",
+            f"is not a node in the cluster, so its pods are not counted: {pluralize(lost[name], 'pod')}",
             "wait a minute: kube-controller-manager deletes pods whose Node is gone; if they stay, "
-            f"kubectl get pods -A --field-selector spec.nodeName={name}; a dump must include nodes",
+            f"list them with kubectl get pods -A --field-selector spec.nodeName={name}; a dump must "
+            "include nodes",
         )
 
 
@@ -160,7 +162,7 @@ def leases(evidence: Evidence) -> Iterator[Finding]:
         if node is None:
             yield warning(
                 name,
-                "has NUMAZones, but is not a node of the cluster",
+                "has NUMAZones, but is not a node in the cluster",
                 f"kubectl delete numazones -l {NODE_LABEL}={name}",
             )
             continue
@@ -189,10 +191,13 @@ def readings(evidence: Evidence) -> Iterator[Finding]:
                 yield from _reading(evidence, node, condition)
     for item in evidence.seen.situation.cluster.nodes.values():
         if item.unknown is not None and item.unknown.reason == UNDECIDED:
-            cure = "leave placement to one of them, and remove what is left of the other"
+            cure = "let only one of them place pods, and remove what is left of the other"
             yield error(item.name, item.unknown.message, cure)
         elif item.unknown is not None and item.unknown.reason == OBJECTS_MISSING:
-            cure = "let doctor read these objects, too; on a live cluster, see the roles that grant it"
+            cure = (
+                "include these objects in the dump; on a live cluster, get a role that may read them "
+                "(manifests/roles)"
+            )
             yield warning(item.name, item.unknown.message, cure)
 
 
@@ -258,7 +263,7 @@ def operator(evidence: Evidence) -> Iterator[Finding]:
     if not running and not _leads(evidence):
         yield hint(
             _OPERATOR,
-            "no operator runs, so nothing is predicted or recommended, and gated pods are not released",
+            "no operator is running, so nothing is predicted or recommended, and gated pods are not released",
             "kubectl apply -k manifests/operator",
         )
     for pod in running:
@@ -277,7 +282,7 @@ def gates(evidence: Evidence) -> Iterator[Finding]:
         trouble = gated_pods.trouble(namespace_of(pod), opted, operators, leads=_leads(evidence))
         if trouble is not None:
             name = f"{namespace_of(pod)}/{pod['metadata']['name']}"
-            yield error(name, f"waits at the gate {GATE}: {trouble.why}", trouble.cure)
+            yield error(name, f"is waiting at the gate {GATE}: {trouble.why}", trouble.cure)
     yield from _loops(evidence, opted)
 
 
@@ -298,9 +303,9 @@ def _loops(evidence: Evidence, opted_in: set[str]) -> Iterator[Finding]:
             pods = pluralize(count, "pod")
             yield warning(
                 f"{namespace}/{name}",
-                f"kubelets have rejected {pods} of this {kind}, which creates another one each time",
-                f"let its pods wait at the gate: kubectl label namespace {namespace} {'='.join(OPT_IN)}, and "
-                f"schedulingGates [{{name: {GATE}}}] in its template",
+                f"kubelets have rejected {pods} of this {kind}, which keeps creating replacements",
+                f"let its pods wait at the gate: kubectl label namespace {namespace} "
+                f"{'='.join(OPT_IN)}, and add schedulingGates [{{name: {GATE}}}] to its template",
             )
 
 
@@ -322,7 +327,7 @@ def writers(evidence: Evidence) -> Iterator[Finding]:
                 item["metadata"]["name"],
                 f"the NodeResourceTopology is written by {' and '.join(managers)}, which overwrite each "
                 "other's values",
-                "let one program write it: take noderesourcetopologies out of the exporter's --publish, or "
+                "let one program write it: remove noderesourcetopologies from the exporter's --publish, or "
                 "stop the other",
             )
 

@@ -135,7 +135,7 @@ def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
     if policy == SINGLE_NUMA_NODE and options.get(_DISTRIBUTE) == "true":
         yield (
             Severity.HINT,
-            f"{_DISTRIBUTE} never acts under topologyManagerPolicy {SINGLE_NUMA_NODE}",
+            f"{_DISTRIBUTE} has no effect under topologyManagerPolicy {SINGLE_NUMA_NODE}",
             cures.EFFECTIVE_DISTRIBUTION,
         )
 
@@ -205,7 +205,7 @@ def stranded_cpus(evidence: Evidence) -> Iterator[Finding]:
             yield hint(
                 f"{node.name}, NUMA node {zone.numa}",
                 f"{pluralize(zone.cpus, 'CPU')} {'is' if zone.cpus == 1 else 'are'} free, but no pod of the "
-                f"{pluralize(len(shapes[level]), 'shape')} seen here can use them there: {short}",
+                f"{pluralize(len(shapes[level]), 'shape')} seen in this cluster can use them: {short}",
                 "see which moves would help: kubectl numazones plan --shape cpu=…; or size pods so that "
                 "CPUs, memory and devices run out together",
             )

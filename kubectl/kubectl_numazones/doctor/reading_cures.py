@@ -15,7 +15,7 @@ def _helps(*reasons: str, cure: str) -> None:
 
 _helps(
     "KubeletNotFound",
-    cure="start a kubelet there, or mount its root directory and name it with --kubelet-dir; a machine "
+    cure="start a kubelet there, or mount its root directory and set --kubelet-dir to it; a machine "
     "without a kubelet shows only its hardware",
 )
 _helps(
@@ -26,7 +26,7 @@ _helps(
 )
 _helps(
     "SourcesDisagree",
-    cure="follow the condition: restart the kubelet, or if that would fail, drain the node, stop the "
+    cure="do what the condition says: restart the kubelet, or if that would fail, drain the node, stop the "
     "kubelet, remove the state file that it would reject and start it again",
 )
 _helps(
@@ -52,7 +52,7 @@ _helps(
     "InvalidAnswer",
     "AnswerTooLarge",
     "RecordingMissing",
-    cure="check what listens there, or what was recorded: it does not speak podresources v1",
+    cure="check what is listening there, or what was recorded: it does not speak podresources v1",
 )
 _helps(
     "NotFound",
@@ -61,7 +61,7 @@ _helps(
 )
 _helps(
     "Unreadable",
-    cure="run the exporter as root, and if SELinux is enforced, with the type spc_t "
+    cure="run the exporter as root, and if SELinux is enforcing, with the SELinux type spc_t "
     "(securityContext.seLinuxOptions)",
 )
 _helps(
@@ -75,7 +75,7 @@ _helps(
     cure="make the state file readable: podresources, which are used instead, are less exact",
 )
 _helps("EndedPodsUnknown", cure="let the exporter see the node's pods (--pods) or podresources")
-_helps("NoPodsOfNode", cure="give the exporter the right --node-name")
+_helps("NoPodsOfNode", cure="set the exporter's --node-name to the name of its node")
 _helps("DeviceTopologyUnknown", cure="make podresources readable")
 _helps("ReservedCPUsUnknown", cure="make the kubelet's configuration or podresources readable")
 _helps(
@@ -94,7 +94,7 @@ _helps(
     "Forbidden",
     "Unauthorized",
     "UntrustedCertificate",
-    cure="apply the exporter's manifests again (rights, address of the kubelet); the message names what is "
+    cure="apply the exporter's manifests again (permissions, kubelet address); the message says what is "
     "missing",
 )
 _helps(
@@ -103,4 +103,4 @@ _helps(
     "UnsupportedVersion",
     cure="correct the kubelet's configuration, or the file that is read in its place",
 )
-_helps("NotAsked", cure="enable the source: a setting of the exporter says none")
+_helps("NotAsked", cure="enable the source: the exporter's setting for it is none")

@@ -118,7 +118,7 @@ def _of_node(
     if found is not None:
         state = found.state
     if state is None or node.approximate:
-        reason = why.message if why else "only its amounts are known, not who holds them"
+        reason = why.message if why else "only amounts are known, not which pods hold them"
         return NodeRestart(node.name, unknown=reason)
     pods = [pod for pod in node.pods.values() if not pod.stopped]
     unread = [pod for pod in pods if pod.admission is None]
@@ -157,8 +157,8 @@ def _reserved_memory(node: str, config: KubeletConfiguration, machine: Machine) 
     if found is None:
         return warning(
             node,
-            "the reservedMemory that it needs is not known: its NUMAZones do not say what is reserved",
-            "give the whole configuration with --kubelet-config",
+            "the reservedMemory that it needs is unknown, because its NUMAZones do not show what is reserved",
+            "pass the whole configuration with --kubelet-config",
         )
     total = reserved_in_all(found)
     kept = str(config.kept_memory) or "what its kubelet reserves now"
@@ -202,7 +202,7 @@ def _findings(node: str, said: Restart, *, reboot: bool) -> Iterator[Finding]:
 
 _RECREATE = "delete the pod first, so that its owner recreates it while the node's kubelet still runs"
 _CHANCE = {
-    Uncertainty.ORDER: "depending on the order in which it takes pods created in the same second",
+    Uncertainty.ORDER: "depending on the order in which it admits pods that were created in the same second",
     Uncertainty.PLUGINS: "depending on when device plugins register again",
 }
 
@@ -211,8 +211,8 @@ def _in_doubt(one: Readmission, *, reboot: bool) -> str:
     chance = _CHANCE[one.chance] if one.chance is not None else ""
     if reboot and one.chance is Uncertainty.PLUGINS:
         return (
-            "its kubelet rejects it unless its device plugin, usually a pod too, has registered first: "
-            f"{one.reason}: {one.message}"
+            "its kubelet rejects it unless the pod's device plugin, usually a pod itself, has "
+            f"registered by then: {one.reason}: {one.message}"
         )
     return f"its kubelet may reject it and stop its containers, {chance}: {one.reason}: {one.message}"
 
@@ -234,5 +234,5 @@ def _unread(node: str, pod: ClusterPod) -> Finding:
     return warning(
         f"{pod.full_name} on {node}",
         f"what happens to it cannot be predicted: {pod.problem}",
-        "correct the pod's description, and try again",
+        "correct the pod's manifest, and try again",
     )

@@ -69,7 +69,7 @@ def _traps(item: Object, configuration: Mapping[str, Any]) -> Iterator[Finding]:
     if any(it.get("percentageOfNodesToScore", of_all) != _ALL for it in _profiles(configuration)):
         yield warning(
             name,
-            "the scheduler considers only part of the nodes: the extender may reject all of them "
+            "the scheduler considers only some of the nodes: the extender may reject all of them "
             "although another node fits",
             f"set percentageOfNodesToScore: 100, {restart}",
         )
@@ -89,9 +89,9 @@ def _traps_of(name: str, extender: Mapping[str, Any], restart: str) -> Iterator[
         (
             "bind",
             error,
-            "room that is taken after filter goes unnoticed, and the kubelet rejects the pod",
+            "room that is taken after the filter call goes unnoticed, and the kubelet rejects the pod",
         ),
-        ("preempt", warning, "pods are evicted where the preemptor would be rejected all the same"),
+        ("preempt", warning, "pods are evicted although the preemptor would still be rejected"),
         ("prioritize", warning, "pods go to nodes where they break up free room"),
     ):
         if not extender.get(f"{verb}Verb"):

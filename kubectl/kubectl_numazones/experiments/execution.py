@@ -77,7 +77,7 @@ class Processes:
                     yield futures[future], future.result()
             except BrokenProcessPool as error:
                 raise CannotExecute(
-                    "a worker process ended, perhaps for lack of memory; try fewer --workers"
+                    "a worker process died, perhaps because it ran out of memory; try fewer --workers"
                 ) from error
             finally:
                 pool.shutdown(cancel_futures=True)
@@ -124,7 +124,7 @@ class Dask:
         try:
             self._client = Client(address, timeout=_SECONDS_TO_CONNECT)
         except (OSError, ValueError) as error:
-            raise CannotExecute(f"no Dask scheduler responds at {address}: {error}") from error
+            raise CannotExecute(f"no Dask scheduler responded at {address}: {error}") from error
         versions = self._client.run(_version)
         others = sorted({str(found) for found in versions.values()} - {_version()})
         if not versions or others:

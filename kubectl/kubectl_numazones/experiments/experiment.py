@@ -90,7 +90,9 @@ def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _OPTIONS = (
-    click.option("--nodes", "selector", default="", metavar="SELECTOR", help="Only nodes with these labels."),
+    click.option(
+        "--nodes", "selector", default="", metavar="SELECTOR", help="Use only nodes with these labels."
+    ),
     click.option(
         "--machine",
         metavar="TYPE",
@@ -104,7 +106,7 @@ _OPTIONS = (
         show_default=True,
         help="Number of such machines.",
     ),
-    click.option("--given", multiple=True, metavar="KEY=VALUE", help="Setting that all variants share."),
+    click.option("--given", multiple=True, metavar="KEY=VALUE", help="Setting that applies to all variants."),
     click.option(
         "--pods",
         "groups",
@@ -119,14 +121,14 @@ _OPTIONS = (
         type=click.IntRange(min=0),
         default=0,
         show_default=True,
-        help="Once all pods have arrived, number of times that a random pod leaves and later returns.",
+        help="Number of times that a random pod leaves and later returns, once all pods have arrived.",
     ),
     click.option(
         "--away",
         type=click.IntRange(min=1),
         default=1,
         show_default=True,
-        help="Number of pods that are away at a time during the churn.",
+        help="Number of pods that are away at the same time during the churn.",
     ),
     click.option("--last", multiple=True, metavar="GROUP", help="Pods that arrive last, after the churn."),
     click.option(
@@ -184,7 +186,8 @@ def experiment_of(asked: ExperimentOptions, variants: Iterable[Settings]) -> tup
     kept = (asked.shape,) if asked.shape else wanted_shapes(scene.goals, scene.examples)
     experiment = Experiment(made, scene.workload, _SEED, shape, kept)
     experiment.check()
-    return experiment, f"{scene.pods} on {pluralize(len(scene.nodes), 'node')}", scene.random
+    happens = f"{scene.pods} on {pluralize(len(scene.nodes), 'node')}{_afterwards(asked)}"
+    return experiment, happens, scene.random
 
 
 def perform(asked: ExperimentOptions, experiment: Experiment, *, random: bool) -> Comparison:
@@ -199,7 +202,7 @@ def perform(asked: ExperimentOptions, experiment: Experiment, *, random: bool) -
     if not done:
         raise click.Abort
     if len(done) < runs:
-        made = f"{len(done)} of {runs} runs were made"
+        made = f"{len(done)} of {runs} runs have finished"
         screen.echo(f"interrupted: {made}; the figures cover only these", err=True)
     comparison = compare(experiment, [run for _, run in sorted(done.items())], asked=runs)
     screen.warn_of(comparison.doubts)
@@ -245,11 +248,11 @@ def _scene(asked: ExperimentOptions, given: Settings) -> _Scene:
     pods = (*(map(_without_node, here) if asked.reschedule else here), *cluster.pending.values())
     if not pods:
         raise NotThere(
-            "these nodes run no pods and none are waiting; say which pods to place: "
+            "these nodes run no pods and none are waiting; specify the pods to place: "
             "--pods 20xcpu=4,memory=8Gi"
         )
     recipe = _recipe(asked, (pods,))
-    words = _words(asked, pluralize(len(pods), "pod"))
+    words = pluralize(len(pods), "pod")
     return _Scene(nodes, recipe, recipe.examples(), words, random=True, goals=goals)
 
 
@@ -272,7 +275,7 @@ def _of_machine(asked: ExperimentOptions, machine: str, given: Settings) -> _Sce
     if asked.usage or asked.prometheus:
         raise click.UsageError("--machine has no pods whose usage was measured; omit --usage")
     if not asked.groups:
-        raise click.UsageError("say which pods to place on the machine: --pods 20xcpu=4,memory=8Gi")
+        raise click.UsageError("specify the pods to place on the machine: --pods 20xcpu=4,memory=8Gi")
     made = with_settings(node_template(machine, name="machine-1"), given)
     nodes = (
         replace(made, node=replace(made.node, name=f"machine-{n}")) for n in range(1, asked.machines + 1)
@@ -284,7 +287,7 @@ def _random_pods(asked: ExperimentOptions, nodes: tuple[NodeTemplate, ...]) -> _
     """Pods by recipe."""
     groups = pod_groups(asked.groups)
     recipe = _recipe(asked, groups)
-    words = _words(asked, (" mixed with " if asked.mixed else ", then ").join(map(str, groups)))
+    words = (" mixed with " if asked.mixed else ", then ").join(map(str, groups))
     drawn = any(group.is_drawn for group in (*groups, *recipe.last))
     random = bool(asked.churn) or (asked.mixed and len(groups) > 1) or drawn
     return _Scene(nodes, recipe, recipe.examples(), words, random)
@@ -295,9 +298,10 @@ def _recipe(asked: ExperimentOptions, groups: tuple[PodGroup | tuple[ClusterPod,
     return Recipe(groups, mixed=asked.mixed, churn=asked.churn, away=asked.away, last=last)
 
 
-def _words(asked: ExperimentOptions, arriving: str) -> str:
-    churn = f"; {asked.churn} times one leaves, {asked.away} away at a time" if asked.churn else ""
-    return arriving + churn + "".join(f"; last {group}" for group in asked.last)
+def _afterwards(asked: ExperimentOptions) -> str:
+    """Say what happens once the pods have arrived."""
+    times = f"; then a random pod leaves and returns {asked.churn} times ({asked.away} away at a time)"
+    return (times if asked.churn else "") + "".join(f"; last {group}" for group in asked.last)
 
 
 def _of_recording(asked: ExperimentOptions, directory: Path, given: Settings) -> _Scene:
@@ -358,12 +362,16 @@ def label(name: str, shape: Shape | None) -> str:
     if name.startswith(REJECTED):
         return f"  {name.removeprefix(REJECTED)}"
     if name.startswith(EXCLUSIVE):
-        return f"CPUs given exclusively on NUMA node {name.removeprefix(EXCLUSIVE)}"
+        return f"CPUs allocated exclusively on NUMA node {name.removeprefix(EXCLUSIVE)}"
     return _LABELS.get(name, name)
 
 
 def summary(comparison: Comparison, happens: str) -> str:
     """Say what was done."""
     runs = pluralize(comparison.runs, "run")
-    rough = "; with fewer than 30, the intervals are too narrow" if 1 < comparison.runs < _ENOUGH_RUNS else ""
+    rough = (
+        "; with fewer than 30 runs, the intervals are too narrow"
+        if 1 < comparison.runs < _ENOUGH_RUNS
+        else ""
+    )
     return f"{happens}; {runs} with seed {comparison.seed}{rough}"

@@ -101,7 +101,7 @@ def _names(variants: Sequence[VariantFigures]) -> list[str]:
     varied = [key for key in keys if len({variant.settings.get(key) for variant in variants}) > 1]
     return [
         "\n".join(f"{key.rpartition('.')[2]}={variant.settings.get(key) or '-'}" for key in varied)
-        or "as it is"
+        or "current settings"
         for variant in variants
     ]
 

@@ -56,10 +56,10 @@ _WHERE = {"decide": (STUCK, PLANS), "refuse": (STUCK, PLANS), "group": (ZONES, S
 _OF_LISTS = {"turn", "show", "move", "sort", "filter", "quit", "group", "decide", "refuse", "describe"}
 """Keys for the lists alone, not for what is opened from them."""
 _NOTHING = {
-    ZONES: "no NUMAZones: kubectl numazones doctor says why",
-    STUCK: "no pod waits, and none was rejected",
-    PLANS: "no pod waits, so there is nothing to plan",
-    EVENTS: "there are no events of the operator",
+    ZONES: "no NUMAZones; run kubectl numazones doctor to see why",
+    STUCK: "no pods are waiting or rejected",
+    PLANS: "no pods are waiting, so there is nothing to plan",
+    EVENTS: "there are no events from the operator",
 }
 
 
@@ -123,7 +123,7 @@ class Live(App[None]):
         yield Static(id="forbidden")
         yield Static(id="rights")
         yield Static(id="tabs")
-        yield Input(placeholder="filter: any words of a line", id="filter")
+        yield Input(placeholder="filter: words that a line contains", id="filter")
         with Horizontal():
             with VerticalScroll(id="list", can_focus=False):
                 yield Static(id="empty")
@@ -342,7 +342,7 @@ class Live(App[None]):
             self.workers.cancel_group(self, "beside")
             chosen.update("" if line is None else screen.Visible(line.details()))
             return
-        chosen.update(Text("working it out …", "dim"))
+        chosen.update(Text("computing …", "dim"))
         self.run_worker(self._fill_beside(line), exclusive=True, group="beside")
 
     async def _fill_beside(self, line: Line) -> None:
@@ -370,7 +370,9 @@ class Live(App[None]):
         base.query_one("#title", Static).update(title)
         told = {
             "#forbidden": lines.forbidden(self._forbidden, self.size.width - 2),
-            "#rights": "you may not approve or reject plans; a and x say why" if self._missing else "",
+            "#rights": "you may not approve or reject plans; press a or x to see why"
+            if self._missing
+            else "",
         }
         for name, text in told.items():
             line = base.query_one(name, Static)
@@ -397,7 +399,7 @@ class Live(App[None]):
         if self._board is None:
             return "reading the cluster …"
         if self._view.words:
-            return f"no line has the words {self._view.words!r}; escape shows all"
+            return f"no line contains {self._view.words!r}; press escape to show all lines"
         if self._view.tab == PLANS and self._plans is None:
             return "looking for plans …"
         if self._view.tab == EVENTS and self._mirror is not None:

@@ -16,7 +16,7 @@ from numazones_client import Client
 _SAID_SECONDS = 12.0
 """So long an answer stays on the screen."""
 _NO_PLAN = "Only the operator's plans can be approved or rejected. Create a RebalancePolicy to get one."
-_NO_CLUSTER = "you cannot decide here: this is a dump, or the cluster has not been read yet"
+_NO_CLUSTER = "you cannot approve or reject plans here: this is a dump, or the cluster has not been read yet"
 
 
 async def decide(app: App[Any], client: Client | None, line: Line | None, decision: PlanDecision) -> None:

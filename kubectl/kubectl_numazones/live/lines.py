@@ -318,7 +318,7 @@ def plan_line(item: Planned) -> Line:
         tally_of(item.goal, report.before),
         tally_of(item.goal, report.after),
         report.evictions,
-        Text("found here", "cyan") if first else Text("none", "dim"),
+        Text("found by live", "cyan") if first else Text("none", "dim"),
         report.reason if first is None else f"{first.pod.full_name} → {first.target}",
     )
     return Line(item.goal, cells(PLAN_COLUMNS, row), lambda: _plan_details(item.goal, report))
@@ -383,7 +383,7 @@ def plan_description(body: Any) -> RenderableType:
         ("gain", f"{before} now, {after} after"),
         ("policy", str(spec.get("policy") or "")),
         ("phase", f"{status.get('phase') or 'new'}: {status.get('message') or ''}"),
-        ("decided", ", ".join(field for field in ("approved", "rejected") if spec.get(field)) or "not yet"),
+        ("decision", ", ".join(field for field in ("approved", "rejected") if spec.get(field)) or "not yet"),
         ("expires", str(spec.get("expires") or "")),
     ]
     columns = (*_MOVES, Column("PROGRESS", lambda move: progress.get(move.pod.partition("/")[2], "")))

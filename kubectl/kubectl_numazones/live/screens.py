@@ -20,7 +20,7 @@ from numazones.wording import visible
 
 _PERIOD = 2.0
 """Seconds between two looks at the events of what is shown."""
-_WORKING = Text("working it out …", "dim")
+_WORKING = Text("computing …", "dim")
 
 
 class Details(ModalScreen[None]):

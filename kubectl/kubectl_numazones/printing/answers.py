@@ -237,8 +237,8 @@ def _block(kind: str, size: int, numas: tuple[int, ...]) -> str:
 class FittingPlace:
     """Place where a pod would fit."""
 
-    node: Annotated[str, "Its name."]
-    numas: Annotated[tuple[int, ...], "Ids of the NUMA nodes whose resources it gets."]
+    node: Annotated[str, "Name of the node."]
+    numas: Annotated[tuple[int, ...], "Ids of the NUMA nodes whose resources the pod gets."]
     cpus: Annotated[int, "Exclusive CPUs, as a list; empty for the shared pool.", cpuset.format]
     devices: Annotated[
         tuple[ForeseenDevice, ...],
@@ -247,12 +247,13 @@ class FittingPlace:
     ]
     alignment: Annotated[
         str,
-        "Whether these are on the NUMA node of the rest: aligned, notAligned or unknown; left out if none.",
+        "Whether the devices are on the same NUMA node as the CPUs and memory: aligned, notAligned or "
+        "unknown; left out if none.",
         or_left_out,
     ]
     containers: Annotated[
         tuple[ContainerPlace, ...],
-        "The same of each container that uses devices; left out if none.",
+        "The same for each container that uses devices; left out if none.",
         or_left_out,
     ]
 

@@ -134,7 +134,7 @@ class Drawing:
         ]
         if not parts:
             amount = self._occupancy.total_memory.get(numa, 0)
-            return f"  {format_rounded(amount)} (not managed)" if amount else "  no memory"
+            return f"  {format_rounded(amount)} (not managed per NUMA node)" if amount else "  no memory"
         return "  " + ", ".join(parts) + " in use"
 
     def _legend(self) -> Iterator[Text]:
@@ -151,7 +151,7 @@ class Drawing:
         if self._occupancy.exclusive:
             says = f"{self._sign(_RESERVED)} reserved   {self._sign(_FREE)} free (shared pool)"
         else:
-            says = f"{self._sign(_SHARED)} shared: the CPU manager gives no exclusive CPUs"
+            says = f"{self._sign(_SHARED)} shared: the CPU Manager allocates no exclusive CPUs"
         yield Text(says + offline, style="dim")
 
     def _sign(self, sign: str) -> str:

@@ -14,46 +14,47 @@ from numazones.placement.occupancy import DeviceUse
 
 
 class NodeWithoutFigures(NamedTuple):
-    """A node that there are no figures of."""
+    """A node without figures, and why."""
 
-    node: Annotated[str, "Its name."]
-    message: Annotated[str, "Why, in words."]
+    node: Annotated[str, "Name of the node."]
+    message: Annotated[str, "Why the figures are missing."]
 
 
 class Amount(NamedTuple):
     """Amount in use, and the total."""
 
-    assigned: Annotated[int, "In use."]
-    allocatable: Annotated[int, "Of how much."]
+    assigned: Annotated[int, "Amount in use."]
+    allocatable: Annotated[int, "Amount in all."]
 
 
 class MemoryAmount(NamedTuple):
     """Assigned memory, and the total."""
 
-    assigned: Annotated[int, "In use, as a quantity.", format_bytes]
-    allocatable: Annotated[int, "Of how much, as a quantity.", format_bytes]
+    assigned: Annotated[int, "Amount in use, as a quantity.", format_bytes]
+    allocatable: Annotated[int, "Amount in all, as a quantity.", format_bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneFigures:
-    """One NUMA zone."""
+    """Figures of one NUMA node."""
 
     TITLE: ClassVar = "ZoneFigures"
     ANSWER: ClassVar = ("name", "node", "numa", "policy", "cpus", "memory", "devices", "not_aligned", "usage")
-    node: Annotated[str, "Its node."]
+    node: Annotated[str, "Name of the node."]
     numa: Annotated[int, "Id of the NUMA node, as Linux numbers it."]
     policy: Annotated[str, "Topology Manager policy, or the placement model that decides instead."]
-    cpus: Annotated[Amount | None, "Exclusive CPUs; null where none are given exclusively.", Named("cpu")]
+    cpus: Annotated[Amount | None, "Exclusive CPUs; null if the node allocates none.", Named("cpu")]
     """Of CPUs that are given to pods exclusively, or in shares by somebody's books."""
-    memory: Annotated[MemoryAmount | None, "Null if it is not tracked."]
+    memory: Annotated[MemoryAmount | None, "Memory; null if it is not tracked."]
     devices: Annotated[tuple[DeviceUse, ...], "Devices near the NUMA node."]
     not_aligned: Annotated[
-        int | None, "Pods that hold resources of it and are not aligned; null: not known."
+        int | None,
+        "Number of pods that hold resources of the NUMA node and are not aligned; null if unknown.",
     ] = None
-    usage: Annotated[ZoneUsage | None, "With `--usage`; null: not known."] = None
+    usage: Annotated[ZoneUsage | None, "Usage, with `--usage`; null if unknown."] = None
 
     @property
-    def name(self) -> Annotated[str, "Of the NUMAZone."]:
+    def name(self) -> Annotated[str, "State of the NUMAZone."]:
         """The name of its NUMAZone."""
         return zone_name(self.node, self.numa)
 

@@ -75,7 +75,7 @@ def _with_options(command: _Command, options: Sequence[Callable[[_Command], _Com
         **rest: Any,
     ) -> Any:
         if as_groups and not as_user:
-            raise click.UsageError("--as-group needs --as: give the user who is a member of that group")
+            raise click.UsageError("--as-group needs --as: specify a user who is a member of that group")
         source = Source(filename, kubeconfig, context, namespace, as_user, as_groups)
         try:
             return command(source=source, **rest)
@@ -112,18 +112,18 @@ _OPTIONS = (
         "-n",
         "--namespace",
         default="",
-        help="Namespace for names without one.",
+        help="Namespace to use if a name does not include one.",
         shell_complete=complete_namespaces,
     ),
-    click.option("--context", help="Context of the kubeconfig."),
-    click.option("--kubeconfig", type=click.Path(path_type=Path), help="Path of the kubeconfig."),
+    click.option("--context", help="Kubeconfig context to use."),
+    click.option("--kubeconfig", type=click.Path(path_type=Path), help="Path of the kubeconfig file."),
     click.option("--as", "as_user", default="", metavar="USER", help="Act as this user (impersonation)."),
     click.option(
         "--as-group",
         "as_groups",
         multiple=True,
         metavar="GROUP",
-        help="Act as a member of this group; may be repeated.",
+        help="Act as a member of this group; may be given several times.",
     ),
 )
 
@@ -184,7 +184,7 @@ class ClusterView:
         else:
             cure = did_you_mean(bare, [pod.name for pod in self.pods if pod.namespace == namespace])
         read = pluralize(sum(1 for _ in self.pods), "pod")
-        raise NotThere(f"pod {namespace}/{bare} is not among the {read} read{cure}")
+        raise NotThere(f"pod {namespace}/{bare} is not among the {read} that were read{cure}")
 
     def _pods_of_owner(self, kind: str, namespace: str, name: str) -> list[ClusterPod]:
         wanted = (kind, f"{namespace}/{name}")
@@ -197,11 +197,11 @@ class ClusterView:
             cure = f"there is one in namespace {', '.join(elsewhere)}: -n {elsewhere[0]}"
         elif others:
             some = ", ".join(others[:_MAX_NAMED]) + (", …" if len(others) > _MAX_NAMED else "")
-            cure = f"each {kind} that does: {some}"
+            cure = f"{kind}s with pods: {some}"
         else:
-            cure = f"no {kind} does; see the pods' ownerReferences"
+            cure = f"no {kind} owns any of them; see the pods' ownerReferences"
         number = pluralize(sum(1 for _ in self.pods), "pod")
-        raise NotThere(f"{kind} {namespace}/{name} owns none of the {number} read; {cure}")
+        raise NotThere(f"{kind} {namespace}/{name} owns none of the {number} that were read; {cure}")
 
     def _owners_of(self, pod: ClusterPod) -> Iterator[tuple[str, str]]:
         owner = pod.controller
@@ -285,8 +285,8 @@ def occupancy_of(node: ClusterNode) -> Occupancy:
     if node.unknown is not None:
         raise NotThere(f"the state of node {node.name} is unknown: {node.unknown.message}")
     raise NotThere(
-        f"it is unknown which CPUs node {node.name} has: its NodeResourceTopology has no CPU topology; "
-        f"check that the agent that publishes it runs there"
+        f"the CPUs of node {node.name} are unknown: its NodeResourceTopology has no CPU topology; check "
+        "that the agent that publishes it is running there"
     )
 
 
@@ -418,8 +418,8 @@ def _malformed_object(source: Source, error: Exception) -> BadDump:
         except NumazonesError:
             continue
     return BadDump(
-        f"{', '.join(map(str, source.files))}: an object is malformed ({type(error).__name__}: {error}); "
-        "dump it again. If kubectl wrote it like this, please report a bug"
+        f"{', '.join(map(str, source.files))}: an object is malformed ({type(error).__name__}: "
+        f"{error}); dump it again. If kubectl wrote the object like this, please report a bug"
     )
 
 

@@ -195,7 +195,7 @@ def _each_once(items: Sequence[Object]) -> list[Object]:
             if before != item:
                 differ.append(f"{item['kind']} {namespace}{'/' * bool(namespace)}{name}")
     if differ:
-        screen.warn(f"{first_of(differ)} appears several times, with differences; the last one counts")
+        screen.warn(f"{first_of(differ)} appears several times with different contents; the last one is used")
     return list(last.values())
 
 
@@ -209,7 +209,7 @@ def _warn_of_versions(entries: Iterable[_Entry]) -> None:
     for (version, kind), count in others.items():
         screen.warn(
             f"{version} ({pluralize(count, kind)}) is read as {API_VERSION}; if an answer looks wrong, "
-            f"use the program for {version}"
+            f"use the numazones release for {version}"
         )
 
 
@@ -274,7 +274,7 @@ def _of_document(path: Path, document: Any) -> Iterator[_Entry]:
         )
     if document["kind"] == "Status":
         raise BadDump(
-            f"{path} contains no objects, only an error of the API server: {document.get('message')}"
+            f"{path} contains no objects, only an error from the API server: {document.get('message')}"
         )
     if not document["kind"].endswith("List"):
         yield _Entry(str(document.get("apiVersion")), document["kind"], path, document)
@@ -335,7 +335,10 @@ def _json(path: Path, content: bytes | memoryview) -> Any:
     """Read JSON; what orjson rejects is not always wrong (PowerShell's ``>`` writes UTF-16)."""
     try:
         if len(content) > OBJECT.size:
-            raise BadDump(f"{path} contains an object of more than {OBJECT.size >> 20} MiB; no cluster does")
+            raise BadDump(
+                f"{path} contains an object of more than {OBJECT.size >> 20} MiB; no cluster stores "
+                "objects that large"
+            )
         content = bytes(content)
         check_json(content, OBJECT)
         try:

@@ -35,9 +35,9 @@ def files_of(path: Path) -> list[Path]:
     except OSError as error:
         raise BadDump(f"{path}: {error.strerror or error}") from error
     if not found:
-        what = "of objects that commands look at" if gathered else "file"
+        what = "files that commands read" if gathered else "files"
         raise BadDump(
-            f"{path} holds no {', '.join(SUFFIXES)} {what}; use a dump that kubectl get -o json wrote, or "
+            f"{path} contains no {', '.join(SUFFIXES)} {what}; use a dump that kubectl get -o json wrote, or "
             "the folder of a must-gather or of kubectl cluster-info dump"
         )
     return found

@@ -73,7 +73,7 @@ def read_manifest(path: Path) -> Manifest:
         raise BadDump(f"{path} contains no Pod and nothing with a pod template{named}")
     resources = {name: kind for one in found for name, kind in network_resources(one).items()}
     told = [one for one in without if _makes_pods(one)]
-    notes = [f"not answered: {_without_template(one)}; {_CURE}" for one in told]
+    notes = [f"skipped: {_without_template(one)}; {_CURE}" for one in told]
     pods: list[TemplatePods] = []
     for one in found:
         for template in one.templates:
@@ -88,8 +88,9 @@ def shared_pool_notes(templates: Iterable[TemplatePods]) -> Iterator[str]:
     names = [name for name, pod in pods if pod is not None and not pod.reading().total.cpus]
     if names:
         yield (
-            f"{some_of(names)}: no exclusive CPUs, which need a Guaranteed pod and whole CPUs. Kubelets run "
-            "such pods on the shared pool; NUMA nodes limit only devices, and memory of Guaranteed pods"
+            f"{some_of(names)}: no exclusive CPUs, which only Guaranteed pods that request whole CPUs get. "
+            "Kubelets run such pods on the shared pool; NUMA nodes limit only their devices, and the memory "
+            "of Guaranteed pods"
         )
 
 
@@ -127,7 +128,7 @@ def _network_notes(name: str, template: PodTemplate, resources: Mapping[str, str
         ]
         yield (
             f"{name}: networks {', '.join(listed)} may add devices that the manifest does not name "
-            "(k8s.v1.cni.cncf.io/networks); add them to its limits to have them counted"
+            "(k8s.v1.cni.cncf.io/networks); add them to its limits so that they are counted"
         )
 
 

@@ -118,14 +118,14 @@ def recorded_lines(directory: Path) -> Iterator[dict[str, Any]]:
     try:
         lines = read_file(path, _MOST_BYTES, regular=True).splitlines()
     except BadDump as error:
-        raise BadDump(f"{error}; a recording has a {HISTORY}") from error
+        raise BadDump(f"{error}; a recording contains a {HISTORY}") from error
     for number, text in enumerate(lines, 1):
         try:
             line = documents.read_json(text, documents.OBJECT)
         except documents.UnreadableDocument as error:
             raise BadDump(f"{path}, line {number}: truncated or not JSON ({error})") from error
         if not isinstance(line, dict) or not isinstance(line.get("op"), str):
-            raise BadDump(f"{path}, line {number}: holds no operation")
+            raise BadDump(f"{path}, line {number}: contains no operation")
         if not isinstance(line.get("node") or "", str):
             raise BadDump(f"{path}, line {number}: its node {line['node']!r:.40} is not a name")
         yield line | {_LINE: number}

@@ -58,7 +58,7 @@ async def listed(source: Source) -> tuple[Objects, str]:
             raise error
         left_out.add(kind.kind)
         if not (kind.foreign and isinstance(error, NotFound)):
-            screen.warn(f"{kind.kind} objects are left out: {error}")
+            screen.warn(f"{kind.kind} objects were left out: {error}")
 
     async with await connect(source) as client:
         items = [item async for item in list_objects(client, KINDS, leave_out)]

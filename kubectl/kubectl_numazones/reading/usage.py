@@ -42,7 +42,7 @@ def prometheus_options(window: str) -> Callable[[Callable[..., Any]], Callable[.
             "--prometheus",
             default="",
             metavar="URL",
-            help="Read use from this Prometheus instead of the exporters' pods.",
+            help="Read usage from this Prometheus instead of from the exporters' pods.",
         )(command)
 
     return add
@@ -50,7 +50,7 @@ def prometheus_options(window: str) -> Callable[[Callable[..., Any]], Callable[.
 
 def _checked_window(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     if not is_window(value):
-        raise click.BadParameter(f"{value!r:.40} is not a Prometheus duration; write for example 5m or 1w")
+        raise click.BadParameter(f"{value!r:.40} is not a Prometheus duration; use 5m or 1w, for example")
     return value
 
 

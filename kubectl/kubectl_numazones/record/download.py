@@ -38,7 +38,9 @@ async def fetch(name: str, source: Source) -> NodeRecording:
             node = await client.get(NODES, name)
         except NotFound as error:
             names = sorted(item["metadata"]["name"] for item in await client.list(NODES))
-            raise NotThere(f"there is no node {name}; there are: {', '.join(names) or 'none'}") from error
+            raise NotThere(
+                f"there is no node {name}; existing nodes: {', '.join(names) or 'none'}"
+            ) from error
         try:
             exporters = await client.list(PODS, label_selector=_EXPORTERS)
         except Forbidden as error:
@@ -62,8 +64,8 @@ def _exporter_pod_on(name: str, exporters: Iterable[Body]) -> Body:
             f"the exporter's pod {where} on node {name} is {said}, not Running; kubectl describe pod {where}"
         )
     raise CannotFetch(
-        f"no pod with label {_EXPORTERS} runs on node {name}, so its files cannot be read; install the "
-        f"exporter (manifests/exporter), or find out why its DaemonSet skips the node"
+        f"no pod with the label {_EXPORTERS} is running on node {name}, so its files cannot be read; "
+        "install the exporter (manifests/exporter), or find out why its DaemonSet skips the node"
     )
 
 
@@ -83,12 +85,13 @@ async def _archive(client: Client, pod: Body) -> bytes:
 def _explain(error: APIError, namespace: str, name: str) -> NumazonesError:
     if SWITCHED_OFF in error.message:
         return CannotFetch(
-            f"the exporter {namespace}/{name} serves no recordings; switch them on: {_COMPONENT}"
+            f"the exporter {namespace}/{name} does not serve recordings; switch them on: {_COMPONENT}"
         )
     if error.code == _FORBIDDEN:
         return CannotFetch(
-            f"you may not get pods/proxy in namespace {namespace}, which is needed to reach the exporter; "
-            f"kubectl create rolebinding -n {namespace} --role=numazones-recorder --user=YOU recorders"
+            f"you may not get pods/proxy in namespace {namespace}, which is needed to reach the "
+            f"exporter; run kubectl create rolebinding -n {namespace} --role=numazones-recorder "
+            "--user=YOU recorders"
         )
     if error.code == _NOT_FOUND:
         return CannotFetch(

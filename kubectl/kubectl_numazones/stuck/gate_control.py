@@ -47,26 +47,26 @@ class Injection:
 
     TITLE: ClassVar = "GateInjection"
     on: Annotated[bool | None, "Null if unknown."]
-    message: Annotated[str, "The same in words."]
+    message: Annotated[str, "The same in a sentence."]
 
 
 @dataclass(frozen=True, slots=True)
 class GatedPod:
     """A pod at the gate."""
 
-    namespace: Annotated[str, "Its namespace."]
-    name: Annotated[str, "Its name."]
-    since: Annotated[str, "When it was created."]
+    namespace: Annotated[str, "Namespace of the pod."]
+    name: Annotated[str, "Name of the pod."]
+    since: Annotated[str, "When the pod was created."]
     why: Annotated[str, "Why the gate has not been removed."]
 
 
 @dataclass(frozen=True, slots=True)
 class GateDocument:
-    """``gate``: who waits at the scheduling gate, and why."""
+    """``gate``: the pods that are waiting at the scheduling gate, and why."""
 
     injection: Annotated[Injection, "Whether new pods get the gate."]
-    operator: Annotated[str, "Whether it runs, in a sentence."]
-    waiting: Annotated[Sequence[GatedPod], "The longest first."]
+    operator: Annotated[str, "Whether the operator is running, in a sentence."]
+    waiting: Annotated[Sequence[GatedPod], "Pods at the gate, the longest-waiting first."]
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ async def status(client: Client, namespace: str = "", labels: str = "") -> GateD
         elif leader[0] is False:
             why = "no operator is running"
         elif others:
-            why = f"other gates go first: {', '.join(others)}"
+            why = f"other gates must be removed first: {', '.join(others)}"
         else:
             why = made.get((where, metadata["name"]), {}).get("message") or "no prediction yet"
         waiting.append(GatedPod(where, metadata["name"], metadata.get("creationTimestamp", ""), why))
@@ -144,7 +144,7 @@ async def named(client: Client, names: Iterable[str], namespace: str) -> list[Ob
         except NotFound as error:
             raise Unanswerable(f"there is no pod {bare} in namespace {where}") from error
         if not is_gated(pod):
-            raise Unanswerable(f"pod {where}/{bare} does not carry the gate {GATE}")
+            raise Unanswerable(f"pod {where}/{bare} does not have the gate {GATE}")
         found.append(pod)
     return found
 
@@ -186,12 +186,13 @@ async def injection(client: Client) -> Injection:
     try:
         await client.get(BINDINGS, INJECTION)
     except NotFound:
-        return Injection(on=False, message="off: no policy injects the gate here")
+        return Injection(on=False, message="off: no policy adds the gate to new pods")
     except APIError as error:
         return Injection(on=None, message=f"unknown: {error}")
     return Injection(
         on=True,
-        message=f"on, by MutatingAdmissionPolicyBinding {INJECTION}, while the operator may release pods",
+        message=f"on, through MutatingAdmissionPolicyBinding {INJECTION}, as long as the operator may "
+        "release pods",
     )
 
 
@@ -208,8 +209,8 @@ async def switch_off(client: Client) -> None:
     except Forbidden as error:
         raise Unanswerable(
             f"you may not delete MutatingAdmissionPolicyBinding {INJECTION}, so new pods still get the "
-            f"gate (kubectl auth can-i delete {BINDINGS.plural}); ask someone with this right to run the "
-            f"command"
+            f"gate (kubectl auth can-i delete {BINDINGS.plural}); ask someone with this permission to "
+            "run the command"
         ) from error
     await asyncio.sleep(_SETTLES)
 
@@ -226,15 +227,15 @@ async def _leader(client: Client, operators: Sequence[Object]) -> tuple[bool | N
     """Return whether an operator leads, and a phrase that says so; None where that is unknown."""
     alone = next(filter(leads_without_lease, operators), None)
     if alone is not None:
-        return True, f"{alone['metadata']['name']} leads, without leader election"
+        return True, f"{alone['metadata']['name']} is running, without leader election"
     try:
         leases = await client.list(LEASES, field_selector=f"metadata.name={OPERATOR}")
     except APIError as error:
-        return None, f"whether one leads is unknown: {error}"
+        return None, f"it is unknown whether an operator is running: {error}"
     now = datetime.now(UTC)
     live = next((lease for lease in leases if is_live(lease, now)), None)
     if live is not None:
-        return True, f"{live['spec']['holderIdentity']} leads"
+        return True, f"{live['spec']['holderIdentity']} is the leader"
     renewed = max(((lease.get("spec") or {}).get("renewTime") or "" for lease in leases), default="")
     since = f" since {renewed}" if renewed else ""
     return False, f"no operator is running{since}"
@@ -248,5 +249,5 @@ def _operator(operators: Sequence[Object], leader: tuple[bool | None, str]) -> s
         cure = "Check its pods and log" if stands is None else stands.cure
         return f"{phrase}, so gated pods are not released. {cure}"
     if not operators:
-        return f"{phrase}; none of its pods is in the cluster, so its settings are unknown"
+        return f"{phrase}; none of its pods is in this cluster, so its settings are unknown"
     return f"{phrase}; {'it releases gated pods' if stands is None else stands.why}"

@@ -66,7 +66,7 @@ def trouble(
     cluster; ``leads``: True if an operator holds the Lease.
     """
     if not operators and not leads:
-        return Trouble("no operator runs", "kubectl apply -k manifests/operator")
+        return Trouble("no operator is running", "kubectl apply -k manifests/operator")
     if operators and not any(map(_is_ready, operators)):
         cure = f"kubectl describe pods -A -l app.kubernetes.io/name={OPERATOR}"
         return Trouble("no pod of the operator is ready", cure)

@@ -20,12 +20,14 @@ class HeldRoomEntry:
     """Room that is held on a node for a pod on its way."""
 
     TITLE: ClassVar = "HeldRoomEntry"
-    node: Annotated[str, "The pod may get to one of several nodes; each is listed."]
-    numas: Annotated[tuple[int, ...], "Empty if unknown."]
+    node: Annotated[str, "Node that the pod may be placed on; if there are several, each has an entry."]
+    numas: Annotated[tuple[int, ...], "NUMA nodes that the room is on; empty if unknown."]
     pod: Annotated[str, "NAMESPACE/NAME."]
-    cpus: Annotated[int, "Exclusive CPUs that it will hold."]
+    cpus: Annotated[int, "Exclusive CPUs that the pod will hold."]
     way: Annotated[ArrivalPath, "Released from the gate, or nominated by a scheduler."]
-    until: Annotated[str, "Null if the room is held until the scheduler decides otherwise.", or_null]
+    until: Annotated[
+        str, "When the room is given up; null if it is held until the scheduler decides otherwise.", or_null
+    ]
 
     @property
     def sentence(self) -> str:

@@ -89,7 +89,7 @@ def _without_node(pod: ClusterPod) -> Wait:
     owned = "; its owner creates a replacement" if pod.controller is not None else ""
     return Wait(
         "NodeMissing",
-        f"bound to {pod.node}, which has no Node object: the node was removed, or is missing in the dump; "
+        f"bound to {pod.node}, which has no Node object: the node was removed, or is missing from the dump; "
         f"Kubernetes deletes such a pod about a minute after its node{owned}",
     )
 
@@ -118,8 +118,8 @@ def explanation_lines(
     yield f"{pod.full_name}: {first}"
     yield from more
     if background.waits and not is_running(pod):
-        yield from (f"It also waits: {wait.sentence}" for wait in background.waits[1:])
-        yield f"As for the nodes: {prediction.sentence}"
+        yield from (f"Also: {wait.sentence}" for wait in background.waits[1:])
+        yield f"Nodes: {prediction.sentence}"
     elif background.scheduler:
         yield f"The scheduler says: {background.scheduler}"
     yield from background.held
@@ -144,7 +144,10 @@ def explanation_lines(
         deciders = sorted(_deciders_without_advice(pod, prediction, seen))
         if deciders:
             yield ""
-            yield f"What would help where {' or '.join(deciders)} decides is not computed yet."
+            yield (
+                f"numazones cannot yet compute what would help on nodes where {' or '.join(deciders)} "
+                "decides."
+            )
 
 
 def _deciders_without_advice(pod: ClusterPod, prediction: Prediction, seen: ClusterView) -> set[str]:
@@ -194,7 +197,7 @@ def _headline(
             return (background.waits[0].sentence,)
         if pod.create_error:  # it is bound, and holds its place in the node's sums
             return (
-                f"waits on {pod.node}, where the runtime does not create a container: {pod.create_error}",
+                f"is waiting on {pod.node}, where the runtime cannot create a container: {pod.create_error}",
             )
         return (runs(pod, seen),)
     today = now(prediction, background)

@@ -19,9 +19,9 @@ from numazones.prediction.stuck import PodCounts, is_stuck
 class PodName:
     """A pod."""
 
-    namespace: Annotated[str, "Its namespace."]
-    name: Annotated[str, "Its name."]
-    node: Annotated[str, "Empty where it has none."]
+    namespace: Annotated[str, "Namespace of the pod."]
+    name: Annotated[str, "Name of the pod."]
+    node: Annotated[str, "Node of the pod; empty if it has none."]
     phase: Annotated[str, "Pending, Running, Succeeded, Failed or Unknown."]
 
     @classmethod
@@ -34,7 +34,7 @@ class PodName:
 class KubeletMessage:
     """Message of a kubelet about a pod that it rejected."""
 
-    node: Annotated[str, "Whose kubelet it was."]
+    node: Annotated[str, "Node of the kubelet."]
     reason: Annotated[str, "The pod's status.reason."]
     message: Annotated[str, "The pod's status.message."]
 
@@ -44,38 +44,46 @@ class WhyDocument:
     """``why POD``: why a pod is stuck or was rejected, and what would help."""
 
     pod: Annotated[
-        PodName, "For an owner, its most relevant pod: one that waits, else one that was rejected."
+        PodName, "For an owner, its most relevant pod: one that is waiting, else one that was rejected."
     ]
     others: Annotated[list[PodName], "Other pods of the same owner that the answer applies to."]
-    rejected: Annotated[KubeletMessage | None, "Null if no kubelet has rejected it."]
+    rejected: Annotated[KubeletMessage | None, "Rejection by a kubelet; null if there was none."]
     then: Annotated[
-        tuple[str, ...], "What was missing when it was rejected, as its AdmissionPrediction says."
+        tuple[str, ...], "What was missing when the pod was rejected, according to its AdmissionPrediction."
     ]
-    stuck: Annotated[bool, "Whether it waits, and no node would admit it or something else keeps it waiting."]
-    waits: Annotated[tuple[Wait, ...], "What it waits for apart from nodes."]
-    scheduler: Annotated[str, "The scheduler's last word on it; empty if none is known."]
-    held: Annotated[tuple[str, ...], "Pods that room is held for, on nodes that would otherwise admit it."]
+    stuck: Annotated[
+        bool,
+        "Whether the pod is waiting, and either no node would admit it or something else keeps it waiting.",
+    ]
+    waits: Annotated[tuple[Wait, ...], "What the pod is waiting for, apart from nodes."]
+    scheduler: Annotated[str, "The scheduler's last message about the pod; empty if none is known."]
+    held: Annotated[
+        tuple[str, ...], "Pods for which room is held on nodes that would otherwise admit this pod."
+    ]
     verdict: Annotated[str, "Admissible, Inadmissible or Unknown."]
-    sentence: Annotated[str, "The same in a sentence."]
-    doubts: Annotated[
-        tuple[str, ...], "What is not certain because of the kubelets' releases; usually empty."
+    sentence: Annotated[str, "The verdict in a sentence."]
+    doubts: Annotated[tuple[str, ...], "What is uncertain because of the kubelets' releases; usually empty."]
+    place: Annotated[
+        FittingPlace | None, "Where the pod would be placed now; null if nowhere, or if it is running."
     ]
-    place: Annotated[FittingPlace | None, "Where it would go now; null if nowhere, or if it runs."]
-    nodes: Annotated[NodeCounts, "How many nodes said what."]
-    reasons: Annotated[tuple[Reason, ...], "Why nodes would not admit it; the first is the headline."]
+    nodes: Annotated[NodeCounts, "Number of nodes by verdict."]
+    reasons: Annotated[
+        tuple[Reason, ...], "Why nodes would not admit the pod, the most important reason first."
+    ]
     advice: Annotated[list[Advice], "What would help, the cheapest first; each was tried on a copy."]
-    recommendations: Annotated[list[str], "RebalanceRecommendations in force that place it."]
+    recommendations: Annotated[list[str], "Current RebalanceRecommendations that place the pod."]
     not_aligned: Annotated[
-        Misalignment | None, "Null for a pod that does not run or is aligned, or if that is not known."
+        Misalignment | None,
+        "Why the pod is not aligned; null if it is aligned or not running, or if this is unknown.",
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class WhyListDocument:
-    """``why``: of several pods, the same of each, what hurts most first."""
+    """``why``: several pods, with the same fields for each, the most urgent first."""
 
     items: Annotated[list[WhyDocument], "One for each pod, or owner of pods."]
-    counts: Annotated[PodCounts | None, "Number of stuck pods among them; null where pods were named."]
+    counts: Annotated[PodCounts | None, "Number of stuck pods among them; null if pods were named."]
 
 
 def why_document(item: Stuck, seen: ClusterView, background: Background) -> WhyDocument:

@@ -3,7 +3,7 @@
 const MOST_MISALIGNED = 50;
 
 function alignmentSection() {
-  return el("section", { id: "alignment", "aria-labelledby": "alignment-title" }, el("h2", { id: "alignment-title" }, "Pods that are not aligned"), el("p.quiet", {}, "They run with CPUs, memory or devices on several NUMA nodes. ", el("code", {}, "kubectl numazones why POD"), " shows why it was admitted, and whether its node could hold it aligned."), el("div.list"));
+  return el("section", { id: "alignment", "aria-labelledby": "alignment-title" }, el("h2", { id: "alignment-title" }, "Pods that are not aligned"), el("p.quiet", {}, "These pods run with CPUs, memory or devices on several NUMA nodes. ", el("code", {}, "kubectl numazones why POD"), " shows why a pod was admitted, and whether its node could align it."), el("div.list"));
 }
 
 // [node, pod] of all, the worst first.
@@ -21,6 +21,6 @@ function drawAlignment(section) {
   const more = matching.length - rows.length;
   section.querySelector(".list").replaceChildren(
     rows.length ? table(["Pod", "Node", "Alignment", "Remote CPUs"], rows, { label: "Pods that are not aligned", right: [3] }) : el("p.empty", {}, "No misaligned pod matches."),
-    ...(more > 0 ? [el("p.quiet", {}, `and ${number(more)} more, less severe: use Find with names of pods and nodes`)] : []),
+    ...(more > 0 ? [el("p.quiet", {}, `and ${number(more)} more, less severe: use Find to search by pod or node`)] : []),
   );
 }

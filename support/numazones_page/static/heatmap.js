@@ -16,7 +16,7 @@ function metrics() {
   const stranded = cluster().shapes.map((shape, index) => [
     `stranded${index}`,
     {
-      label: `free CPUs lost to ${shape}`,
+      label: `free CPUs that ${shape} cannot use`,
       warm: true,
       of: (node) => (node.fit && node.fit[index] && node.fit[index][0] ? 1 - node.fit[index][1] / node.fit[index][0] : null),
     },
@@ -136,7 +136,7 @@ function described(name, node, coming) {
     })
     .join("; ");
   const misaligned = misalignedOf(node).map((pod) => `; ${pod.pod} ${pod.says}`).slice(0, SHOWN).join("");
-  return `${zones}${useUnknown(name) ? `; use unknown: ${useUnknown(name)}` : ""}${misaligned}${held}`;
+  return `${zones}${useUnknown(name) ? `; usage unknown: ${useUnknown(name)}` : ""}${misaligned}${held}`;
 }
 
 // One zone's CPUs, a cell each, threads of a core together.
@@ -152,17 +152,17 @@ function cells(node, zone) {
 
 function legend(metric, size, shown) {
   const present = new Set(shown.flatMap(([name, node]) => (unknown(node) ? ["unknown"] : zonesOf(node).map((zone) => String(level(metric.of(node, zone, name)))))));
-  const steps = [["0", "0%"], ["1", "to 25%"], ["2", "to 50%"], ["3", "to 75%"], ["4", "to 100%"], ["5", "all"]];
+  const steps = [["0", "0%"], ["1", "<25%"], ["2", "<50%"], ["3", "<75%"], ["4", "<100%"], ["5", "100%"]];
   const swatch = (kind, text) => el("span.key", {}, el("span.swatch", { "data-level": kind, "aria-hidden": "true" }), text);
   heat.legend.className = `legend${metric.warm ? " warm" : ""}`;
   heat.legend.replaceChildren(
     el("span.title", {}, `Each part of a tile is a NUMA node; ${metric.label}:`),
     ...steps.map(([kind, text]) => swatch(kind, text)),
-    ...(present.has("none") ? [swatch("none", "does not apply")] : []),
+    ...(present.has("none") ? [swatch("none", "not applicable")] : []),
     ...(present.has("unknown") ? [swatch("unknown", "unknown")] : []),
-    ...(all("held").size ? [el("span.key", {}, el("span.swatch.coming", { "aria-hidden": "true" }), "room held there")] : []),
+    ...(all("held").size ? [el("span.key", {}, el("span.swatch.coming", { "aria-hidden": "true" }), "room held for a pod")] : []),
     ...(size === "detailed"
-      ? [el("span.title", {}, "A cell is a CPU:"), ...[["held", "held"], ...(shown.some(([, node]) => misalignedOf(node).some((pod) => pod.apart)) ? [["held.apart", "away from the rest of its container"]] : []), ["free", "free"], ["reserved", "reserved"], ...(shown.some(([, node]) => node.exclusive === false) ? [["shared", "shared"]] : [])].map(([kind, text]) => el("span.key", {}, el(`i.${kind}`, { "aria-hidden": "true" }), text))]
+      ? [el("span.title", {}, "A cell is a CPU:"), ...[["held", "held"], ...(shown.some(([, node]) => misalignedOf(node).some((pod) => pod.apart)) ? [["held.apart", "on a different NUMA node from the rest of its container"]] : []), ["free", "free"], ["reserved", "reserved"], ...(shown.some(([, node]) => node.exclusive === false) ? [["shared", "shared"]] : [])].map(([kind, text]) => el("span.key", {}, el(`i.${kind}`, { "aria-hidden": "true" }), text))]
       : []),
   );
 }

@@ -1,7 +1,7 @@
 // Room that is held for pods on their way to a node, and nodes of which nothing is known.
 
 function heldSection() {
-  return el("section", { id: "held", "aria-labelledby": "held-title" }, el("h2", { id: "held-title" }, "Pods on their way to a node"), el("p.quiet", {}, "Room is held for them, so that no other pod gets it, until they arrive or until the time shown."), el("div.list"));
+  return el("section", { id: "held", "aria-labelledby": "held-title" }, el("h2", { id: "held-title" }, "Pods on their way to a node"), el("p.quiet", {}, "Room is held for these pods until they arrive or until the time shown, so that no other pod gets it."), el("div.list"));
 }
 
 function drawHeld(section) {
@@ -9,7 +9,7 @@ function drawHeld(section) {
   const rows = sorted("held")
     .filter(([pod, held]) => found(pod, held.way, ...held.places.map(([node]) => node)))
     .map(([pod, held]) => [pod, held.way, places(held), held.asks.map(([resource, amount]) => `${resource} ${amount}`).join(", "), until(held)]);
-  section.querySelector(".list").replaceChildren(rows.length ? table(["Pod", "State", "Where", "Requests", "Held until"], rows, { label: "Pods that room is held for" }) : el("p.empty", {}, "None of the pods on their way matches."));
+  section.querySelector(".list").replaceChildren(rows.length ? table(["Pod", "State", "Where", "Requests", "Held until"], rows, { label: "Pods that room is held for" }) : el("p.empty", {}, "No pod on its way to a node matches."));
 }
 
 // Each place a line: the pod comes to one of them.
@@ -18,7 +18,7 @@ const until = (held) => (held.until ? clockTime(held.until) : "the scheduler dec
 const heldWords = (pod, held) => `room${cpusOf(held) ? ` for ${cpusOf(held)} CPUs` : ""} is held for ${pod}, ${held.way}, until ${until(held)}`;
 
 function unknownSection() {
-  return el("section", { id: "unknown", "aria-labelledby": "unknown-title" }, el("h2", { id: "unknown-title" }, "Nodes of unknown state"), el("div.list"));
+  return el("section", { id: "unknown", "aria-labelledby": "unknown-title" }, el("h2", { id: "unknown-title" }, "Nodes whose state is unknown"), el("div.list"));
 }
 
 function drawUnknown(section) {
@@ -32,7 +32,7 @@ function drawUnknown(section) {
   }
   section.hidden = !totals().unknown;
   const rows = [...reasons].sort(([, one], [, other]) => other.length - one.length).map(([reason, names]) => [number(names.length), reason, nodeList(reason, names)]);
-  section.querySelector(".list").replaceChildren(rows.length ? table(["Nodes", "Why", "Which"], rows, { label: "Why the state of nodes is unknown", right: [0] }) : el("p.empty", {}, "No node of unknown state matches."));
+  section.querySelector(".list").replaceChildren(rows.length ? table(["Nodes", "Why", "Which"], rows, { label: "Why the state of nodes is unknown", right: [0] }) : el("p.empty", {}, "No node whose state is unknown matches."));
 }
 
 function nodeList(reason, names) {

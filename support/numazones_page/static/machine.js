@@ -17,7 +17,7 @@ function nodeView(name, wanted) {
     el("h2", {}, name),
     el("p.chips", {}, node.cordoned && el("span.chip.alert", {}, "cordoned"), !node.ready && el("span.chip.alert", {}, "not ready"), node.approximate && el("span.chip", {}, "from NodeResourceTopology: approximate"), node.settings.map(([key, value]) => el("span.chip", {}, el("span", {}, key), ` ${value}`))),
     coming.map(([pod, , held]) => el("p.notice", {}, sentence(heldWords(pod, held)))),
-    useUnknown(name) && el("p.notice", {}, `use unknown: ${useUnknown(name)}`),
+    useUnknown(name) && el("p.notice", {}, `Usage unknown: ${useUnknown(name)}`),
     el("div.machine", {}, machinePicture(name, node, marks, wanted, coming)),
     el("h3", {}, "Who holds what"),
     holdersTable(node, marks),
@@ -30,7 +30,7 @@ function marksOf(node) {
   for (const cpu of cpus(node.reserved)) marks.set(cpu, { kind: "reserved", title: "reserved" });
   const apart = apartOf(node);
   node.pods.forEach((pod, index) => {
-    for (const cpu of cpus(pod.cpus)) marks.set(cpu, { kind: apart.has(cpu) ? "held.apart" : "held", letter: LETTERS[index % LETTERS.length], colour: index % COLOURS, pod: pod.pod, title: apart.has(cpu) ? `${pod.pod}, away from the rest of its container` : pod.pod });
+    for (const cpu of cpus(pod.cpus)) marks.set(cpu, { kind: apart.has(cpu) ? "held.apart" : "held", letter: LETTERS[index % LETTERS.length], colour: index % COLOURS, pod: pod.pod, title: apart.has(cpu) ? `${pod.pod}, on a different NUMA node from the rest of its container` : pod.pod });
   });
   return marks;
 }
@@ -60,7 +60,7 @@ function zoneCard(name, node, zone, whole, marks, wanted, coming) {
   if (use) amounts.push(...measured(useOf(name, zone), use.cpus[0], zone.memory));
   for (const [kind, held, whole] of use ? use.memory : []) amounts.push([kind, `${bytes(held)} of ${bytes(whole)}`, whole ? held / whole : 0]);
   for (const [kind, held, whole] of use ? use.devices : []) amounts.push([kind.split("/").pop(), `${held} of ${whole}`, whole ? held / whole : 0]);
-  if (zone.memory && !amounts.some(([kind]) => kind === "memory")) amounts.push(["memory", `${bytes(zone.memory)}, not assigned to NUMA nodes`, 0]);
+  if (zone.memory && !amounts.some(([kind]) => kind === "memory")) amounts.push(["memory", `${bytes(zone.memory)}, not managed per NUMA node`, 0]);
   return el(
     `div.zonecard${String(zone.id) === wanted ? ".wanted" : ""}`,
     {},
@@ -107,7 +107,7 @@ function holdersTable(node, marks) {
     pod.devices.map(([kind, ids]) => `${kind.split("/").pop()}: ${ids.join(", ")}`).join("; "),
     alignment(pod.pod),
   ]);
-  return table(["Pod", "CPUs", "Memory on NUMA", "Devices", "Alignment"], rows, { label: "Pods that hold something" });
+  return table(["Pod", "CPUs", "Memory (NUMA node)", "Devices", "Alignment"], rows, { label: "Pods that hold resources" });
 }
 
 // Show one pod's CPUs alone; asked again, all.

@@ -5,7 +5,7 @@ const parts = {};
 let view = null;
 
 function overview() {
-  parts.hero = el("section.hero", { "aria-label": "Now" });
+  parts.hero = el("section.hero", { "aria-label": "Current state" });
   parts.word = el("p.word", { role: "status" });
   parts.says = el("p.says");
   parts.figures = el("div.figures");
@@ -48,11 +48,11 @@ function drawFigures() {
   parts.figures.replaceChildren(
     ...(plans.length ? [figure("plans", number(plans.length), plans.length === 1 ? "plan" : "plans", el("span.more", {}, counted(evictions, "eviction")))] : []),
     ...(all("held").size ? [figure("held", number(all("held").size), all("held").size === 1 ? "pod on its way" : "pods on their way", el("span.more", {}, "room is held"))] : []),
-    ...(sum.unknown ? [figure("unknown", number(sum.unknown), sum.unknown === 1 ? "node unknown" : "nodes unknown", el("span.more", {}, `of ${number(sum.nodes)}`), "unsure")] : []),
+    ...(sum.unknown ? [figure("unknown", number(sum.unknown), sum.unknown === 1 ? "node in unknown state" : "nodes in unknown state", el("span.more", {}, `of ${number(sum.nodes)}`), "unsure")] : []),
     ...(sum.misaligned ? [figure("alignment", number(sum.misaligned), sum.misaligned === 1 ? "pod not aligned" : "pods not aligned", el("span.more", {}, `of ${number(sum.pods)}`), "unsure")] : []),
     figure("zones", number(sum.nodes), sum.nodes === 1 ? "node" : "nodes", el("span.more", {}, counted(sum.zones, "NUMA node"))),
     figure("zones", sum.cpus[1] ? percent(ratio(sum.cpus)) : "–", "of exclusive CPUs held", [bar(ratio(sum.cpus)), el("span.more", {}, `${number(sum.cpus[0])} of ${number(sum.cpus[1])}`)]),
-    ...(sum.used[1] ? [figure("zones", percent(ratio(sum.used)), "of held CPUs are in use", [bar(ratio(sum.used)), el("span.more", {}, `${number(Math.round(sum.used[0]))} of ${number(sum.used[1])}`)])] : []),
+    ...(sum.used[1] ? [figure("zones", percent(ratio(sum.used)), "of held CPUs in use", [bar(ratio(sum.used)), el("span.more", {}, `${number(Math.round(sum.used[0]))} of ${number(sum.used[1])}`)])] : []),
     ...accuracyFigure(figure),
   );
 }
@@ -81,7 +81,7 @@ function drawFragmentation() {
         {},
         el("h3", {}, shape),
         el("div.split", { "aria-hidden": "true" }, el("span.usable", { style: { width: `${(1 - lost) * 100}%` } }), el("span.lost", { style: { width: `${lost * 100}%` } })),
-        el("p", {}, el("strong", {}, `${number(fitting)} more fit`), free ? `; ${percent(lost)} of the ${number(free)} free CPUs are where no further such pod fits` : open ? "" : "; no exclusive CPUs are free", open ? `; unknown for ${counted(open, "node")}: the scheduler allocates such devices` : ""),
+        el("p", {}, el("strong", {}, `${number(fitting)} more fit`), free ? `; ${percent(lost)} of the ${number(free)} free CPUs are unusable for such pods` : open ? "" : "; no exclusive CPUs are free", open ? `; unknown for ${counted(open, "node")}: the scheduler allocates these devices` : ""),
       );
     }),
   );
@@ -94,7 +94,7 @@ function drawSingle() {
   heat.body.hidden = alone;
   if (!alone) return parts.single.replaceChildren();
   const marks = marksOf(node);
-  parts.single.replaceChildren(el("h3", {}, nodeAnchor(name)), useUnknown(name) && el("p.notice", {}, `use unknown: ${useUnknown(name)}`), el("div.machine", {}, machinePicture(name, node, marks, undefined, heldByNode().get(name))), el("h3", {}, "Who holds what"), holdersTable(node, marks));
+  parts.single.replaceChildren(el("h3", {}, nodeAnchor(name)), useUnknown(name) && el("p.notice", {}, `Usage unknown: ${useUnknown(name)}`), el("div.machine", {}, machinePicture(name, node, marks, undefined, heldByNode().get(name))), el("h3", {}, "Who holds what"), holdersTable(node, marks));
 }
 
 function drawTables() {
@@ -110,7 +110,7 @@ function drawAccuracy() {
   const known = documents.get("accuracy/");
   const counts = accuracyCounts();
   if (!known) return parts.accuracy.replaceChildren();
-  const words = { right: "came true", race: "wrong: pods came or went meanwhile", stale: "wrong: the NUMAZones were out of date", model: "wrong: the model", unknown: "no prediction" };
+  const words = { right: "came true", race: "wrong: pods came or went meanwhile", stale: "wrong: the NUMAZones were out of date", model: "wrong: error in the model", unknown: "no prediction" };
   const whole = counts ? counts.judged + counts.unknown : 0;
   parts.accuracy.replaceChildren(
     el(
@@ -118,7 +118,7 @@ function drawAccuracy() {
       { id: "accuracy", "aria-labelledby": "accuracy-title" },
       el("h2", { id: "accuracy-title" }, "Predictions compared with outcomes"),
       known.note && el("p.quiet", {}, known.note),
-      counts ? el("dl.accuracy", {}, Object.entries(words).map(([key, text]) => el("div", { class: key }, el("dt", {}, text), el("dd", {}, bar(counts[key] / whole), number(counts[key]))))) : el("p.empty", {}, "No pod has been bound since this page began to count."),
+      counts ? el("dl.accuracy", {}, Object.entries(words).map(([key, text]) => el("div", { class: key }, el("dt", {}, text), el("dd", {}, bar(counts[key] / whole), number(counts[key]))))) : el("p.empty", {}, "No pod has been bound since this page started counting."),
     ),
   );
 }
@@ -131,7 +131,7 @@ function drawHeader() {
   parts.when.textContent = generated ? `as of ${generated.replace("T", " ").replace("Z", " UTC")}` : "";
   parts.version.textContent = version ? `numazones ${version}` : "numazones";
   parts.nav.replaceChildren(
-    ...(all("waiting").size ? [entry("waiting", "Waiting", podCounts().stuck)] : []),
+    ...(all("waiting").size ? [entry("waiting", "Stuck pods", podCounts().stuck)] : []),
     ...(all("plan").size ? [entry("plans", "Plans", inForce().length)] : []),
     ...(all("held").size ? [entry("held", "On their way", all("held").size)] : []),
     ...(totals().misaligned ? [entry("alignment", "Not aligned", totals().misaligned)] : []),
@@ -210,11 +210,11 @@ function build() {
   parts.source = el("span.source");
   parts.when = el("span.when");
   parts.state = el("span.state", { role: "status" });
-  parts.nav = el("nav", { "aria-label": "Parts of the page" });
+  parts.nav = el("nav", { "aria-label": "Sections of the page" });
   parts.main = el("main", { id: "main", tabindex: "-1" });
   parts.version = el("span");
   root.replaceChildren(
-    el("a.skip", { href: "#main" }, "Skip to the content"),
+    el("a.skip", { href: "#main" }, "Skip to content"),
     el("header.top", {}, el("div.brand", {}, el("span.logo", { "aria-hidden": "true" }, el("i"), el("i"), el("i"), el("i")), el("h1", {}, "numazones"), parts.source), parts.nav, el("div.status", {}, parts.when, parts.state)),
     parts.main,
     el("footer", {}, parts.version),

@@ -15,7 +15,7 @@ function drawPlans(section) {
   section.hidden = !all("plan").size;
   renew(section.querySelector(".cards"), inForce().filter(matching), planCard, inForce().length ? "No plan matches." : "No plan is proposed or running.");
   const past = ended.filter(matching);
-  section.querySelector(".ended").replaceChildren(...(past.length ? [details("ended plans", `${counted(past.length, "plan")} that ended`, el("div.cards", {}, past.map(([key, plan]) => planCard(key, plan))))] : []));
+  section.querySelector(".ended").replaceChildren(...(past.length ? [details("ended plans", `${counted(past.length, "plan")} that ${past.length === 1 ? "has" : "have"} ended`, el("div.cards", {}, past.map(([key, plan]) => planCard(key, plan))))] : []));
 }
 
 function planCard(key, plan) {
@@ -29,7 +29,7 @@ function planCard(key, plan) {
     el("p.sentence", {}, `${before} now, ${after} after ${counted(plan.moves.length, "eviction")}${plan.minimal ? ", the fewest possible" : ""}`, el("span.quiet", {}, ` · ${key}`)),
     plan.message && el("p.history", {}, plan.message),
     plan.phase === "Proposed" && plan.policy && decision(key, plan),
-    plan.zones.length ? player(key, plan, script) : el("p.history", {}, "What its NUMA nodes held before is no longer known."),
+    plan.zones.length ? player(key, plan, script) : el("p.history", {}, "What these NUMA nodes held before the plan is no longer known."),
     el("ol.moves", {}, plan.moves.map((move) => el("li", {}, el("strong", {}, move.pod), ` from ${placeName(move.from)} to ${placeName(move.to)}`, move.phase && el("span.chip", {}, move.phase), move.why && el("span.quiet", {}, ` — ${move.why}`))), plan.placements.map((placed) => el("li", {}, el("strong", {}, placed.pod), ` fits on ${placeName(placed.to)}`))),
   );
 }
@@ -37,8 +37,8 @@ function planCard(key, plan) {
 // What people may do about a proposal: no command is shown that would have no effect.
 function decision(key, plan) {
   const command = (verb) => el("code", {}, `kubectl numazones ${verb} ${key}`);
-  if (plan.objection) return el("p", {}, `It cannot be approved: ${plan.objection}.`);
-  if (plan.approved) return el("p", {}, "It is approved. The operator checks it again, then begins. To stop it: ", command("reject"));
+  if (plan.objection) return el("p", {}, `This plan cannot be approved: ${plan.objection}.`);
+  if (plan.approved) return el("p", {}, "Approved. The operator checks the plan again before it starts. To stop it: ", command("reject"));
   return el("p", {}, "Approve or reject: ", command("approve"), ", ", command("reject"));
 }
 
@@ -128,7 +128,7 @@ function player(key, plan, script) {
         block.style.width = `${(size / widest) * 100}%`;
         from += size;
       }
-      stage.children[row].querySelector(".room").textContent = count ? ` ${number(count - from)} of ${number(count)} CPUs free` : parts.length ? "" : " nobody";
+      stage.children[row].querySelector(".room").textContent = count ? ` ${number(count - from)} of ${number(count)} CPUs free` : parts.length ? "" : " none";
     });
     for (const [id, block] of blocks)
       if (!seen.has(id)) {

@@ -5,7 +5,7 @@ const SHOWN = 5;
 const opened = new Map();
 
 function waitingSection() {
-  return el("section", { id: "waiting", "aria-labelledby": "waiting-title" }, el("h2", { id: "waiting-title" }, "Waiting pods"), el("div.cards"), el("div.grouped"));
+  return el("section", { id: "waiting", "aria-labelledby": "waiting-title" }, el("h2", { id: "waiting-title" }, "Stuck pods"), el("div.cards"), el("div.grouped"));
 }
 
 function waitingGroups() {
@@ -28,11 +28,11 @@ function drawWaiting(section) {
     reasons.get(reason).push(entry);
   }
   const grouped = stuck.length > FEW;
-  renew(section.querySelector(".cards"), grouped ? [] : stuck, waitingCard, groups.length || grouped ? "" : "No waiting pod matches.");
+  renew(section.querySelector(".cards"), grouped ? [] : stuck, waitingCard, groups.length || grouped ? "" : "No stuck pod matches.");
   section.querySelector(".grouped").replaceChildren(
     ...(grouped ? [...reasons].sort(([, one], [, other]) => other.length - one.length).map(([reason, entries]) => reasonGroup(reason, entries)) : []),
     ...(rejected.length ? [reasonGroup("Rejected pods, which are not retried", rejected)] : []),
-    ...(fitting.length ? [reasonGroup("Fit, and about to get a node", fitting)] : []),
+    ...(fitting.length ? [reasonGroup("Not stuck: pods that fit and are about to get a node", fitting)] : []),
   );
 }
 
@@ -71,7 +71,7 @@ function verdictOf(group) {
   if (group.verdict === "Inadmissible") return ["alert", "fits nowhere"];
   if (group.verdict === "Unknown") return ["unsure", "unknown"];
   if (group.verdict === "Rejected") return ["unsure", "rejected"];
-  return group.waits.length ? ["unsure", "is kept waiting"] : ["good", "fits"];
+  return group.waits.length ? ["unsure", "blocked"] : ["good", "fits"];
 }
 
 function waitingCard(key, group) {
@@ -87,8 +87,8 @@ function waitingCard(key, group) {
 
 function waitingBody(key, group) {
   return [
-    group.waits.slice(1).map((wait) => el("p", {}, `It also waits: ${wait}`)),
-    group.waits.length > 0 && el("p", {}, `As for the nodes: ${group.sentence}`),
+    group.waits.slice(1).map((wait) => el("p", {}, `Also: ${wait}`)),
+    group.waits.length > 0 && el("p", {}, `Nodes: ${group.sentence}`),
     !group.waits.length && group.scheduler && el("p.history", {}, `The scheduler says: ${group.scheduler}`),
     group.held.map((line) => el("p", {}, line)),
     group.hopeless && el("p", {}, group.hopeless),
@@ -122,7 +122,7 @@ function help(group) {
       "div.help",
       {},
       el("h4", {}, "What would help"),
-      el("ul.advice", {}, advice.map(([node, line]) => el("li", {}, linked(line, node))), group.plans.map(([name, line]) => el("li", {}, line, " ", el("a", { href: `#plan-${encodeURIComponent(name)}` }, "play it")))),
+      el("ul.advice", {}, advice.map(([node, line]) => el("li", {}, linked(line, node))), group.plans.map(([name, line]) => el("li", {}, line, " ", el("a", { href: `#plan-${encodeURIComponent(name)}` }, "play the plan")))),
     );
   return group.advice === null && !group.hopeless ? el("p.quiet", {}, "Computing what would help …") : null;
 }
@@ -142,7 +142,7 @@ function reasons(key, group) {
     stale > 0 && `${number(stale)} unknown`,
     excluded > 0 && `the scheduler rules out ${number(excluded)}${evaluated || stale ? "" : excluded === 1 ? " node" : " nodes, all of them"}`,
   ].filter(Boolean).join("; ");
-  return details(`${key} reasons`, summary, table(["Nodes", "By", "Why", "For example"], rows, { label: `Why nodes do not take ${nameOf(group)}`, right: [0] }));
+  return details(`${key} reasons`, summary, table(["Nodes", "Decided by", "Why", "Example"], rows, { label: `Why nodes reject ${nameOf(group)}`, right: [0] }));
 }
 
 // The reason's word, and the sentence, which may begin with it.
@@ -158,7 +158,7 @@ function holders(key, group) {
   const rows = zonesOf(node).flatMap((zone) =>
     holdersOf(node, zone.id).map((holder) => [String(zone.id), holder.pod, holder.cpus ? number(holder.cpus) : "", holder.memory ? bytes(holder.memory) : "", holder.devices.join(", ")]),
   );
-  return details(`${key} holders`, `Who holds what on ${nearest.example}, the closest node`, table(["NUMA", "Pod", "CPUs", "Memory", "Devices"], rows, { label: `Holders on ${nearest.example}`, right: [0, 2, 3] }));
+  return details(`${key} holders`, `Who holds what on ${nearest.example}, the closest node`, table(["NUMA", "Pod", "CPUs", "Memory", "Devices"], rows, { label: `Who holds what on ${nearest.example}`, right: [0, 2, 3] }));
 }
 
 // Bring cards in line with documents: those that did not change stay as they are.

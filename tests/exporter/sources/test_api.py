@@ -164,7 +164,7 @@ async def test_missing_permission_for_the_node_proxy_names_the_smaller_one(
     item = problem(await read(options), KUBELET_CONFIG)
     assert item.reason == "Forbidden"
     assert item.message.endswith(
-        "allow get on nodes/proxy, or give --kubelet-address, for which get on nodes/configz is enough"
+        "allow get on nodes/proxy, or set --kubelet-address, which needs only get on nodes/configz"
     )
 
 
@@ -267,7 +267,7 @@ async def test_a_kubelet_with_an_unknown_certificate_gets_no_token(
     item = problem(await read(replace(options, kubelet_address=address)), KUBELET_CONFIG)
     assert item.reason == "UntrustedCertificate"
     assert item.message.startswith(f"https://{address}/configz: the kubelet's certificate is not trusted: ")
-    assert item.message.endswith("give its CA with --kubelet-certificate-authority")
+    assert item.message.endswith("pass its CA with --kubelet-certificate-authority")
     assert answers.calls == []
 
 
@@ -296,7 +296,7 @@ async def test_a_certificate_authority_that_does_not_exist_is_named(
     assert item.reason == "UntrustedCertificate"
     assert item.message.endswith(
         "the kubelet's certificate cannot be verified, because there is no CA certificate; missing: "
-        f"{missing}; give its CA with --kubelet-certificate-authority"
+        f"{missing}; pass its CA with --kubelet-certificate-authority"
     )
     assert answers.calls == []
 

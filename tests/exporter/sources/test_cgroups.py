@@ -201,8 +201,8 @@ def test_a_kubelet_that_moved_its_root_is_found_again(tmp_path: Path) -> None:
         ("anon N0=x\n", "has an unexpected line"),
         ("\x00\x01\n", "has an unexpected line"),
         pytest.param(f"anon N0={'9' * 5000}\n", "has an unexpected line", id="endless"),
-        ("", "has no anon and file figures by NUMA node"),
-        ("slab N0=1\n", "has no anon and file figures by NUMA node"),
+        ("", "has no per-NUMA-node values of anon and file"),
+        ("slab N0=1\n", "has no per-NUMA-node values of anon and file"),
     ],
 )
 def test_a_file_that_the_kernel_does_not_write_is_named(tmp_path: Path, text: str, message: str) -> None:

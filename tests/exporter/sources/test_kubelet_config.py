@@ -54,9 +54,13 @@ def test_the_kubelets_defaults_are_applied() -> None:
         (
             "kind: Pod\n",
             "InvalidConfiguration",
-            "the kubelet configuration is neither a KubeletConfiguration nor a response of /configz",
+            "the kubelet configuration is neither a KubeletConfiguration nor a /configz response",
         ),
-        ("kubeletconfig: 3\n", "InvalidConfiguration", "neither a KubeletConfiguration nor a response"),
+        (
+            "kubeletconfig: 3\n",
+            "InvalidConfiguration",
+            "neither a KubeletConfiguration nor a /configz response",
+        ),
         (
             "kubeReserved: {cpu: lots}\n",
             "InvalidConfiguration",
@@ -92,5 +96,6 @@ def test_unmodelled_release_is_a_problem_but_still_read() -> None:
     (problem,) = reading.problems
     assert problem.reason == "UnsupportedVersion"
     assert problem.message == (
-        "kubelet v1.27.4 is older than 1.31, the oldest release modelled; predictions may be wrong for it"
+        "kubelet v1.27.4 is older than 1.31, the oldest release modelled; predictions for this release may "
+        "be wrong"
     )

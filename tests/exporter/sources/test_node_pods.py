@@ -46,7 +46,7 @@ async def test_json_and_yaml_lists_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"kind": "Pod"}', "is not a PodList: it has no list 'items'"),
+        ('{"kind": "Pod"}', "is not a PodList: it has no 'items' list"),
         ('{"items": [3]}', "is not a PodList: AttributeError"),
         ('{"items": [{"spec": {"nodeName": "n"}}]}', "is not a PodList: KeyError('metadata')"),
         (

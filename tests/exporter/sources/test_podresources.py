@@ -200,7 +200,7 @@ async def test_a_kubelet_that_hangs_up_at_once_is_named(socket: Path, reader: So
         listener.listen()
         threading.Thread(target=hang_up, args=(listener,), daemon=True).start()
         for _ in range(20):
-            with pytest.raises(SourceError, match=f"{socket}: .*; the next cycle connects again"):
+            with pytest.raises(SourceError, match=f"{socket}: .*; the next cycle reconnects"):
                 await reader.read()
         listener.shutdown(sockets.SHUT_RDWR)
 
@@ -305,7 +305,7 @@ def test_dynamic_resources_are_named_by_driver_pool_and_device() -> None:
 @pytest.mark.parametrize("cpu", [-1, 1 << 40])
 def test_impossible_cpu_ids_are_rejected(cpu: int) -> None:
     offer = pb.AllocatableResourcesResponse(cpu_ids=[cpu])
-    with pytest.raises(SourceError, match=f"podresources returned the id {cpu}") as caught:
+    with pytest.raises(SourceError, match=f"podresources returned the CPU id {cpu}") as caught:
         parse_answers(pb.ListPodResourcesResponse(), offer)
     assert caught.value.reason == "InvalidAnswer"
 

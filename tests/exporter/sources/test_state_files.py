@@ -110,4 +110,4 @@ def test_pipe_instead_of_a_file_is_reported_without_blocking(tmp_path: Path, nam
     os.mkfifo(tmp_path / name)
     error = rejection(tmp_path, name)
     assert error.reason == "Unreadable"
-    assert str(error) == f"{tmp_path}/{name} is a pipe, not a kubelet's file; remove it"
+    assert str(error) == f"{tmp_path}/{name} is a pipe, not a regular file of the kubelet; remove it"

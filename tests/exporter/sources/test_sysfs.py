@@ -241,7 +241,7 @@ def test_distances_that_do_not_fit_are_left_out(tmp_path: Path, text: str) -> No
     hardware, problems = read(tree)
     assert [node.distances for node in hardware.machine.numa_nodes] == [None, (21, 10)]
     assert only(problems).message.endswith(
-        f"distance holds {text!r}, not 2 numbers; the distances are left out"
+        f"distance contains {text!r}, not 2 numbers; the distances are left out"
     )
 
 
@@ -284,7 +284,7 @@ def test_cpu_without_topology_is_left_out_as_the_kubelet_does(tmp_path: Path) ->
     tree.remove(f"{CPU}/cpu1/topology/core_id")
     hardware, problems = read(tree)
     assert hardware.machine.all_cpus == 0b01
-    assert only(problems).message.endswith("CPU 1 is left out, as the kubelet leaves it out")
+    assert only(problems).message.endswith("CPU 1 is left out, as in the kubelet")
 
 
 def test_kernel_without_numa_shows_one_zone_with_the_machines_memory(tmp_path: Path) -> None:

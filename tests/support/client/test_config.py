@@ -190,7 +190,7 @@ async def test_a_server_that_is_named_gets_the_service_accounts_token(pod_files:
 
 
 def test_a_server_needs_a_scheme() -> None:
-    with pytest.raises(ConfigError, match=r"'10\.0\.0\.1' is not a server's URL; write it as https://"):
+    with pytest.raises(ConfigError, match=r"'10\.0\.0\.1' is not a server URL; write it as https://"):
         from_server("10.0.0.1")
 
 

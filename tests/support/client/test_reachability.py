@@ -20,6 +20,6 @@ def test_earlier_requests_do_not_mark_a_lost_server_reachable(caplog: pytest.Log
     server.found(11.0)
     server.found(11.0)
     assert [one.getMessage().partition(":")[0] for one in caplog.records] == [
-        "the API server does not respond; everything is retried until it does",
+        "the API server does not respond; requests are retried until it does",
         "the API server responds again, after 1.0 s",
     ]

@@ -385,7 +385,7 @@ async def test_required_resource_is_awaited_and_its_problem_named() -> None:
     server = Server()
     server.list_status = 404
     async with running_reflector(server) as (mirror, table, _):
-        cure = "install the definition of widgets.example.com, which is not numazones' own"
+        cure = "install the definition of widgets.example.com, which is not part of numazones"
         await eventually(lambda: cure in mirror.problem)
         assert not mirror.synced.is_set()
         server.lists, server.list_status = [([widget("a", 1)], 2)], 200

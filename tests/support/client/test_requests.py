@@ -134,7 +134,7 @@ async def test_field_missing_from_the_definition_differs_from_server_trouble(
 @pytest.mark.parametrize(
     ("code", "reason", "details", "kind", "cure"),
     [
-        (400, "BadRequest", {}, BadRequest, "fault of the program"),
+        (400, "BadRequest", {}, BadRequest, "bug in numazones"),
         (403, "Forbidden", {}, Forbidden, "grant get on numazones.numazones.io"),
         (403, "Forbidden", TERMINATING, NamespaceTerminating, "its namespace is being deleted"),
         (404, "NotFound", {"name": "z"}, NotFound, "does not exist, or was deleted"),
@@ -142,7 +142,7 @@ async def test_field_missing_from_the_definition_differs_from_server_trouble(
         (409, "Conflict", {}, Conflict, "read it again"),
         (409, "AlreadyExists", {}, AlreadyExists, "update it instead"),
         (410, "Expired", {}, Gone, "list again"),
-        (422, "Invalid", {}, Invalid, "bring its definition up to date"),
+        (422, "Invalid", {}, Invalid, "update its definition"),
         (418, "Teapot", {}, APIError, "see the API server's log"),
         (501, "NotImplemented", {}, ServerError, "restarting or overloaded"),
     ],

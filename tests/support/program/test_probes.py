@@ -66,7 +66,7 @@ def test_the_routes_answer_as_probes_expect(program: Program) -> None:
         program.sick, program.unready = ["it hangs", "and burns"], ["pods: not listed"]
         assert get(port, "/healthz") == (500, plain, "it hangs\nand burns")
         assert get(port, "/readyz") == (503, plain, "pods: not listed")
-        assert get(port, "/") == (404, plain, "there are /metrics, /healthz and /readyz")
+        assert get(port, "/") == (404, plain, "not found; use /metrics, /healthz or /readyz")
 
 
 @pytest.mark.parametrize(
