@@ -297,7 +297,7 @@ def test_a_pod_that_raises_holds_room_by_its_nomination_alone(monkeypatch: pytes
     assert cluster.at(asking=released) == {"a": ["n"]}
 
 
-def test_room_is_held_for_the_others_without_the_pod_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_room_is_held_for_others_without_the_pod_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
     told: list[str] = []
     monkeypatch.setattr(cluster.state.faults, "tell", lambda about, _problem: told.append(about["name"]))
