@@ -93,7 +93,7 @@ class Reason:
         "The reason in one word, or in the scheduler's words.",
         Field(
             max_length=256,
-            description="The scheduler's words, or the reason that the kubelet would write into the pod's "
+            description="The scheduler's message, or the reason that the kubelet would write into the pod's "
             "status.",
         ),
     ]
@@ -117,7 +117,7 @@ class Reason:
         str,
         "The closest node.",
         Named("example"),
-        Field(max_length=MAX_NAME, description="An example: the closest node."),
+        Field(max_length=MAX_NAME, description="Example: the node that comes closest."),
     ] = ""
     model: Annotated[str, "The placement model that decides there.", or_null, _model("these nodes")] = ""
     message: Annotated[
@@ -125,7 +125,7 @@ class Reason:
         "The message of the kubelet or the scheduler.",
         Field(
             max_length=_MAX_MESSAGE,
-            description="What the kubelet would say there, or why the node is unknown.",
+            description="The kubelet's message on that node, or why the node is unknown.",
         ),
     ] = ""
     sentence: Annotated[str, Field(max_length=_MAX_MESSAGE, description="The message in plain words.")] = ""
@@ -173,7 +173,7 @@ class Candidate:
         Field(
             alias="largestZone",
             ge=0,
-            description="The most exclusive CPUs that one NUMA node could still give afterwards.",
+            description="Largest number of exclusive CPUs that one NUMA node could still give afterwards.",
         ),
     ] = 0
     approximate: Annotated[
@@ -201,22 +201,22 @@ class PredictionOutcome(APIModel):
     message: str = text(_MAX_MESSAGE, "The kubelet's message.")
     accuracy: str = text(
         32,
-        "How accurate the prediction was: Right; Race, Stale or Model, if it was wrong because pods came or "
-        "went meanwhile, because the NUMAZones were old, or because of the model; Unknown if there was none. "
-        "Left out until it is known.",
+        "Accuracy of the prediction: Right; if it was wrong, Race (pods came or went in the meantime), "
+        "Stale (the NUMAZones were out of date) or Model (the model was wrong); Unknown if there was "
+        "none. Left out until it is known.",
     )
     explanation: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = list_of(
         32, "Explanation for the node at that time: hints, the deciding rule, what was missing, who held it."
     )
     advice: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = list_of(
-        8, "What would have let this node admit the pod; each tried on a copy of the node."
+        8, "Changes after which this node would have admitted the pod; each was tried on a copy of the node."
     )
 
 
 class PredictionSummary(APIModel):
     """The same in a few words, for the columns of kubectl get; programs read the rest."""
 
-    nodes: str = text(32, "Nodes that would admit the pod, of all: 3/20.")
+    nodes: str = text(32, "Number of nodes that would admit the pod, out of all nodes, such as 3/20.")
     actual: str = text(32, "Waiting until the kubelet has decided, then Admitted or Rejected.")
     node: str = text(MAX_NAME, "Node the pod is on; while it waits, the best candidate.")
     numa_nodes: str = text(64, "NUMA nodes there whose resources the pod was predicted to get.")
@@ -241,10 +241,12 @@ class AdmissionPredictionStatus(APIModel):
     doubts: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = list_of(
         16, "What is not certain about it, because not all is known of a kubelet's release."
     )
-    recommendation: str = text(MAX_NAME, "RebalanceRecommendation in force that would make room for the pod.")
+    recommendation: str = text(MAX_NAME, "Active RebalanceRecommendation that would make room for the pod.")
     changed: Timestamp | None = optional("When the verdict last changed.")
-    outcome: PredictionOutcome | None = optional("Outcome for the pod once it had a node.")
-    summary: PredictionSummary | None = optional("The same in a few words, for the columns of kubectl get.")
+    outcome: PredictionOutcome | None = optional("What happened to the pod once it had a node.")
+    summary: PredictionSummary | None = optional(
+        "The prediction and its outcome in a few words, for the columns of kubectl get."
+    )
 
 
 ADMISSION_PREDICTION = ResourceType(
@@ -257,7 +259,7 @@ ADMISSION_PREDICTION = ResourceType(
     "was right.",
     columns=(
         PrinterColumn("Verdict", ".status.verdict", "Admissible, Inadmissible or Unknown"),
-        PrinterColumn("Nodes", ".status.summary.nodes", "Nodes that would admit it, of all"),
+        PrinterColumn("Nodes", ".status.summary.nodes", "Nodes that would admit it, out of all nodes"),
         PrinterColumn("Actual", ".status.summary.actual", "Waiting, or what the kubelet decided"),
         PrinterColumn("Node", ".status.summary.node", "Its node; while it waits, the best candidate"),
         PrinterColumn("NUMA", ".status.summary.numaNodes", "NUMA nodes it gets there, as predicted"),
@@ -278,6 +280,6 @@ class AdmissionPrediction(APIObject):
     RESOURCE: ClassVar[ResourceType] = ADMISSION_PREDICTION
 
     spec: AdmissionPredictionSpec = Field(
-        description="Which pod the object is about; immutable.", json_schema_extra=IMMUTABLE
+        description="The pod that the prediction is about; immutable.", json_schema_extra=IMMUTABLE
     )
     status: AdmissionPredictionStatus | None = optional("The prediction and, later, the outcome.")

@@ -99,7 +99,7 @@ ShapeAmount = Annotated[
 
 
 class TargetShape(APIModel):
-    """A shape of pod for which single NUMA nodes are to have room."""
+    """A pod shape that single NUMA nodes should have room for."""
 
     name: str = Field(min_length=1, max_length=MAX_LABEL, description="Name that plans and metrics use.")
     resources: dict[str, ShapeAmount] = Field(
@@ -155,7 +155,7 @@ class Namespaces(APIModel):
 class PendingPodSelector(APIModel):
     """Pending pods that plans make room for."""
 
-    namespaces: Namespaces | None = optional("Namespaces of the pods; one of include and exclude.")
+    namespaces: Namespaces | None = optional("Namespaces of the pods; set either include or exclude.")
     label_selector: Selector | None = optional("Only pods with these labels.")
     min_priority: int | None = optional(
         "Only pods of this priority or above; 0 if left out.", ge=-(2**31), le=2**31 - 1
@@ -170,11 +170,12 @@ class Goals(APIModel):
 
     pending_pods: bool = Field(default=True, description="Make room for pending pods that no node admits.")
     pending_pod_selector: PendingPodSelector | None = optional(
-        "Which pending pods count; those of priority 0 or above of the schedulers default-scheduler and "
-        "numazones if left out. No plan evicts a pod of higher priority than the one it makes room for."
+        "Pending pods to make room for; if left out, those of priority 0 or above of the schedulers "
+        "default-scheduler and numazones. No plan evicts a pod of higher priority than the one it makes "
+        "room for."
     )
     shapes: tuple[TargetShape, ...] = list_of(
-        32, "Raise how many pods of these shapes would fit.", list_map("name")
+        32, "Increase the number of pods of these shapes that would fit.", list_map("name")
     )
     free: FreeZone | None = optional("Free one node or one NUMA node.")
     align: bool = Field(
@@ -223,13 +224,13 @@ class ProtectionSettings(APIModel):
     )
     priority_threshold: PriorityThreshold | None = optional("Pods of this priority or above are not moved.")
     label_selector: Selector | None = optional("Only pods with these labels may move.")
-    namespaces: Namespaces | None = optional("Where pods may be moved.")
+    namespaces: Namespaces | None = optional("Namespaces whose pods may be moved.")
     namespace_label_selector: Selector | None = optional(
         "Only pods in namespaces with these labels may move."
     )
     node_selector: Selector | None = optional("Only pods on nodes with these labels may move.")
     min_replicas: int | None = optional("Pods of workloads with fewer replicas are not moved.", ge=0)
-    min_pod_age: Duration | None = optional("Younger pods are not moved.")
+    min_pod_age: Duration | None = optional("Pods younger than this are not moved.")
     no_eviction_policy: str = Field(
         default="Preferred",
         max_length=16,
@@ -266,7 +267,7 @@ class Schedule(APIModel):
         default="5m",
         description="Time between two searches; pods newly stuck are searched for within half a minute.",
     )
-    suspend: bool = Field(default=False, description="Neither make nor run plans.")
+    suspend: bool = Field(default=False, description="Pause the policy: neither make nor run plans.")
 
 
 class RebalancePolicySpec(APIModel):
@@ -311,7 +312,7 @@ class UnmovablePods(APIModel):
 
 
 class PolicyConflict(APIModel):
-    """Effect by which this policy's plans would undo those of another policy."""
+    """Conflict in which this policy's plans would undo those of another policy."""
 
     policy: str = Field(max_length=MAX_NAME, description="The other policy.")
     nodes: tuple[Name, ...] = list_of(
@@ -325,12 +326,16 @@ class RebalancePolicyStatus(APIModel):
 
     observed_generation: int | None = optional("The metadata.generation that was evaluated.", ge=0)
     last_search: Timestamp | None = optional("When the last search ended.")
-    recommendation: str = text(MAX_NAME, "Name of the recommendation in force.")
+    recommendation: str = text(MAX_NAME, "Name of the active recommendation.")
     message: str = text(_MAX_MESSAGE, "What the last search found for each goal, or why it found nothing.")
     movable: int | None = optional("How many pods the last search could have moved.", ge=0)
-    unmovable: tuple[UnmovablePods, ...] = list_of(64, "Why the others stay, most frequent first.")
+    unmovable: tuple[UnmovablePods, ...] = list_of(
+        64, "Rules that keep the other pods in place, most frequent first."
+    )
     conflicts: tuple[PolicyConflict, ...] = list_of(
-        64, "Policies that this one contradicted in the last search.", list_map("policy")
+        64,
+        "Policies whose plans the plans of this policy would have undone in the last search.",
+        list_map("policy"),
     )
     conditions: tuple[Condition, ...] = list_of(
         16,
@@ -352,7 +357,7 @@ REBALANCE_POLICY = ResourceType(
         PrinterColumn("Mode", ".spec.mode", "Recommend, Approve or Auto"),
         PrinterColumn("Target", ".spec.target", "Where replacements may go"),
         PrinterColumn("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether it can be followed"),
-        PrinterColumn("Recommendation", ".status.recommendation", "Recommendation in force"),
+        PrinterColumn("Recommendation", ".status.recommendation", "Active recommendation"),
         PrinterColumn("Last-Search", ".status.lastSearch", "Time since the last search", type="date"),
         PrinterColumn("Age", ".metadata.creationTimestamp", "Time since creation", type="date"),
         PrinterColumn("Interval", ".spec.schedule.interval", "Time between searches", priority=1),
@@ -410,7 +415,7 @@ class OwnerOfPod(APIModel):
 
 
 class RecommendedMove(APIModel):
-    """One pod to evict, and where its replacement is to run."""
+    """One pod to evict, and where its replacement should run."""
 
     pod: PodReference = Field(description="Pod to evict.")
     owner: OwnerOfPod | None = optional("Owner that replaces it.")
@@ -488,7 +493,9 @@ class RebalanceRecommendationSpec(APIModel):
         ATOMIC | IMMUTABLE,
     )
     digest: str = Field(
-        max_length=64, description="Equal for plans that would do the same.", json_schema_extra=IMMUTABLE
+        max_length=64,
+        description="Digest of the plan; plans that would do the same have the same digest.",
+        json_schema_extra=IMMUTABLE,
     )
     expires: Timestamp | None = optional("When the plan is no longer valid.")
     approved: bool = Field(default=False, description="Set by people to let the operator run the plan.")
@@ -517,7 +524,7 @@ class RebalanceRecommendationStatus(APIModel):
         32, "Proposed, Approved, Executing, Succeeded, Failed, Expired, Superseded or Rejected."
     )
     mode: str = text(16, "Mode of the policy when the plan was made.")
-    message: str = text(_MAX_MESSAGE, "Why, in one sentence.")
+    message: str = text(_MAX_MESSAGE, "Reason for the phase, in one sentence.")
     evictions: int = Field(default=0, ge=0, description="Evictions made so far.")
     progress: tuple[MoveProgress, ...] = list_of(256, "How far each move is.")
     realized: int | None = optional(
