@@ -38,7 +38,7 @@ from numazones.prediction.device_answer import (
     alignment_rank,
     pod_devices,
 )
-from numazones.prediction.headline import ReasonGroup, SameVerdict, nearness
+from numazones.prediction.headline import Preference, ReasonGroup, SameVerdict, nearness
 from numazones.prediction.joined_verdict import misspelled, with_devices
 from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeAnswer, NodeVerdict
 from numazones.wording import shorten
@@ -544,7 +544,7 @@ class Forecast:
             self._withdraw(name, old)
         alike = self._alike.get(new)
         if alike is None:
-            alike = self._alike[new] = SameVerdict.of(new)
+            alike = self._alike[new] = SameVerdict.of(new, preference(new))
         alike.names[name] = None
         self._counts[new.standing] += 1
         return True
@@ -568,16 +568,16 @@ class Forecast:
 
     def _candidates(self, number: int, suits: Callable[[NodeVerdict], bool]) -> list[Candidate]:
         ranked = sorted(
-            (one for one in self._alike if suits(one)), key=lambda one: (*preference(one), one.zones)
+            (alike for one, alike in self._alike.items() if suits(one)),
+            key=lambda alike: (alike.preference, alike.verdict.zones),
         )
         best: list[Candidate] = []
-        for position, one in enumerate(ranked):
-            names = nsmallest(number, self._alike[one].names)
-            for name in names:
+        for position, alike in enumerate(ranked):
+            for name in nsmallest(number, alike.names):
                 with About(NodeName(name)):
-                    best.append(_candidate(name, one))
+                    best.append(_candidate(name, alike.verdict))
             following = ranked[position + 1] if position + 1 < len(ranked) else None
-            if len(best) >= number and following is not None and preference(following) != preference(one):
+            if len(best) >= number and following is not None and following.preference != alike.preference:
                 break
         best.sort(key=lambda item: (*preference(item), item.node))
         return best[:number]
@@ -726,7 +726,7 @@ def _candidate(name: str, one: NodeVerdict) -> Candidate:
     )
 
 
-def preference(one: NodeVerdict | Candidate) -> tuple[bool, int, int, int]:
+def preference(one: NodeVerdict | Candidate) -> Preference:
     """Return what nodes that would admit a pod are sorted by, the best first (``NodeChoice.SCARCE``).
 
     Devices near the CPUs count more than room that is kept.

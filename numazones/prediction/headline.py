@@ -24,6 +24,8 @@ Key = tuple[str, str, str | None]
 """(source, reason, model)"""
 Nearness = tuple[bool, bool, int, int, float]
 """Sort key of nodes that do not take a pod, the nearest first."""
+Preference = tuple[bool, int, int, int]
+"""Sort key of nodes that would admit a pod, the best first."""
 
 _REJECTED, _UNKNOWN, _LACKING, _CLOSED, _NOT_SELECTED = range(5)
 """How far a node is from taking the pod, by what stands in its way."""
@@ -46,10 +48,11 @@ class SameVerdict:
     nearness: Nearness
     named_first: Nearness
     """Sort key of the nodes of a group, to name one."""
+    preference: Preference
     names: dict[str, None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, verdict: NodeVerdict) -> "SameVerdict":
+    def of(cls, verdict: NodeVerdict, preference: Preference) -> "SameVerdict":
         """Return no nodes yet, of a verdict."""
         keys = tuple(_keys(verdict))
         return cls(
@@ -58,6 +61,7 @@ class SameVerdict:
             max(keys, key=_distance, default=None),
             nearness(verdict),
             _named_first(verdict),
+            preference,
         )
 
 
