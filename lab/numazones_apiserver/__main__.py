@@ -28,7 +28,7 @@ async def _serve(host: str, port: int, token: str, kubeconfig: Path | None) -> N
     default=0,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="Port to listen on; 0 takes a free one.",
+    help="Port to listen on; 0 picks a free one.",
 )
 @click.option(
     "--token", default="", help="Bearer token that requests must carry; without one, every request is served."

@@ -61,7 +61,7 @@ def _message_of(api_version: str, kind: str) -> str:
         return f"{_META}DeleteOptions"
     name = definitions.names().get((group, version, kind), "").removeprefix("io.k8s.")
     if name not in _messages():
-        raise bad_request(f'no kind "{kind}" of version "{api_version}" is read in protobuf; send JSON')
+        raise bad_request(f'kind "{kind}" of version "{api_version}" is not supported in protobuf; send JSON')
     return name
 
 

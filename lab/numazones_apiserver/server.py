@@ -447,7 +447,7 @@ class ApiServer:
             raise StatusError(
                 503,
                 "ServiceUnavailable",
-                f"error trying to reach service: no kubelet answers for {info.name}",
+                f"error trying to reach service: no kubelet serves {info.name}",
             )
         return json_answer(await self.node_proxy(info.name, info.rest))
 
@@ -458,7 +458,9 @@ class ApiServer:
         self.writes.get(self.kind("pods"), info.namespace, name)
         if self.pod_proxy is None:
             raise StatusError(
-                503, "ServiceUnavailable", f"error trying to reach service: nothing listens in pod {name}"
+                503,
+                "ServiceUnavailable",
+                f"error trying to reach service: nothing is listening in pod {name}",
             )
         status, body = await self.pod_proxy(info.namespace, name, port, info.rest)
         return HTTPResponse(body, status)

@@ -281,7 +281,7 @@ class Writes:
         else:
             patched = patches.strategic_merge(live, body, kind.schema)
         if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
-            raise errors.bad_request("the patch leaves no object")
+            raise errors.bad_request("the patch does not result in an object")
         metadata = dict(patched["metadata"])
         metadata.setdefault("resourceVersion", live["metadata"]["resourceVersion"])
         patched = {**patched, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}

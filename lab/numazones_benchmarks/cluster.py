@@ -312,14 +312,12 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=50_000)
     parser.add_argument("--zones", type=int, default=ZONES, help="NUMA nodes of each node")
-    parser.add_argument("--distinct", action="store_true", help="no two nodes are in the same state")
+    parser.add_argument("--distinct", action="store_true", help="give each node a different state")
     parser.add_argument("--waiting", type=int, default=10, help="pods without a node while load is applied")
     parser.add_argument("--rate", type=float, default=200.0, help="zone events per second")
-    parser.add_argument("--seconds", type=float, default=20.0, help="how long the load lasts")
-    parser.add_argument(
-        "--pods-too", action="store_true", help="with each change of a node a pod goes and another comes"
-    )
-    parser.add_argument("--viewers", type=int, default=0, help="how many look at the live page")
+    parser.add_argument("--seconds", type=float, default=20.0, help="duration of the load")
+    parser.add_argument("--pods-too", action="store_true", help="replace a pod with every node change")
+    parser.add_argument("--viewers", type=int, default=0, help="number of viewers of the live page")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     size = {"nodes": options.nodes, "pods": options.pods, "zones": options.zones}

@@ -315,10 +315,10 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--warm-up", type=float, default=10.0, help="minutes that do not count")
+    parser.add_argument("--warm-up", type=float, default=10.0, help="first minutes, not measured")
     parser.add_argument("--nodes", type=int, default=6)
-    parser.add_argument("--pods", type=int, default=40, help="of each of the three ways, in a round")
-    parser.add_argument("--trace", action="store_true", help="have the programs trace their memory")
+    parser.add_argument("--pods", type=int, default=40, help="pods per round and way of scheduling")
+    parser.add_argument("--trace", action="store_true", help="make the programs trace their memory")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()

@@ -108,8 +108,8 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--cycles", type=int, default=60, help="idle cycles to measure (default 60)")
-    parser.add_argument("--pods", type=int, default=110, help="pods of the node (default 110)")
-    parser.add_argument("--interval", type=float, default=0.5, help="seconds between them (default 0.5)")
+    parser.add_argument("--pods", type=int, default=110, help="pods on the node (default 110)")
+    parser.add_argument("--interval", type=float, default=0.5, help="seconds between cycles (default 0.5)")
     arguments = parser.parse_args()
     figures = asyncio.run(measure(pods=arguments.pods, cycles=arguments.cycles, interval=arguments.interval))
     if arguments.json:

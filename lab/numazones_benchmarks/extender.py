@@ -160,7 +160,7 @@ def main() -> int:
     )
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=50_000)
-    parser.add_argument("--rounds", type=int, default=300, help="filter requests per number of names")
+    parser.add_argument("--rounds", type=int, default=300, help="filter requests per number of node names")
     parser.add_argument("--placed", type=int, default=1000, help="pods taken through all verbs")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()

@@ -126,7 +126,7 @@ def main() -> int:
     )
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=50_000)
-    parser.add_argument("--gated", type=int, default=1000, help="pods that come with the gate, all at once")
+    parser.add_argument("--gated", type=int, default=1000, help="pods created with the gate, all at once")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     with feeding(nodes=options.nodes, pods=options.pods, distinct=True, gated=_NAMESPACE) as (url, _):

@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=1000, help="nodes of the dump (%(default)s)")
     parser.add_argument("--pods", type=int, default=10000, help="pods of the dump (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="runs per command (%(default)s)")
-    parser.add_argument("--keep", type=Path, help="write the dump here and keep it")
+    parser.add_argument("--keep", type=Path, help="write the dump to this file and keep it")
     parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

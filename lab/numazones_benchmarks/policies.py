@@ -181,7 +181,7 @@ def main() -> int:
         "--containers", type=int, default=CONTAINERS, help="containers on 8 NUMA nodes (%(default)s)"
     )
     parser.add_argument("--nodes", type=int, default=NODES, help="Koordinator nodes (%(default)s)")
-    parser.add_argument("--runs", type=int, default=3, help="the fastest counts (%(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="runs; the fastest counts (%(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
     models = {

@@ -146,7 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=10000)
-    parser.add_argument("--seconds", type=float, default=8.0, help="bound on the search for one plan")
+    parser.add_argument("--seconds", type=float, default=8.0, help="time limit of the search for one plan")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
     arguments = parser.parse_args()

@@ -86,7 +86,7 @@ def main() -> int:
     parser.add_argument(
         "--chunks", type=int, default=24, help="chunks of two runs per turn and core (%(default)s)"
     )
-    parser.add_argument("--turns", type=int, default=3, help="the median of them counts (%(default)s)")
+    parser.add_argument("--turns", type=int, default=3, help="turns; the median counts (%(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of sentences")
     options = parser.parse_args()
     chunks = [

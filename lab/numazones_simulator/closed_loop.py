@@ -119,7 +119,7 @@ class _Run:
                 )
                 return f"{pod['metadata']['name']} runs on {pod['spec']['nodeName']}, {which}"
         if rejected:
-            return f"{pluralize(rejected, 'replica')} of trainer rejected, and so on"
+            return f"{pluralize(rejected, 'replica')} of trainer rejected so far"
         return "trainer fits nowhere, and waits"
 
 
@@ -190,7 +190,7 @@ class ClosedLoop:
         size = max(free) + 2
         if size > sum(free):
             raise StoryStuck(
-                f"with {free} free CPUs per NUMA node there is no gap to show; start the demo again"
+                f"with {free} free CPUs per NUMA node, there is no gap to show; start the demo again"
             )
         return size
 
@@ -238,7 +238,7 @@ class ClosedLoop:
         )
         told, errors = await process.communicate()
         if errors:
-            raise StoryStuck(f"kubectl numazones why could not say: {errors.decode()}")
+            raise StoryStuck(f"kubectl numazones why failed: {errors.decode()}")
         return click.unstyle(told.decode())
 
     async def _wait_at_the_gate(self, size: int) -> None:

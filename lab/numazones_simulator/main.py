@@ -71,7 +71,7 @@ _SERVE = click.option(
 _PROMETHEUS = click.option(
     "--prometheus",
     is_flag=True,
-    help="Also run the prometheus on the PATH; it scrapes operator and exporters.",
+    help="Also run prometheus from the PATH; it scrapes the operator and the exporters.",
 )
 KUBELETS, ALL_MODELS = "kubelet", "all"
 _PORT = click.option(
@@ -79,7 +79,7 @@ _PORT = click.option(
     default=0,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="Port of the API server; 0 takes a free one.",
+    help="Port of the API server; 0 picks a free one.",
 )
 
 
@@ -208,15 +208,15 @@ async def _show_metrics(
     type=click.Choice([KUBELETS, ALL_MODELS]),
     default=KUBELETS,
     show_default=True,
-    help="all: about every second node has a placement model other than the kubelet's, and half of the "
+    help="all: about every other node has a placement model other than the kubelet's, and half of the "
     "pods are for such nodes.",
 )
 @click.option(
     "--kind",
     type=click.Choice(list(node_kinds.NAMED)),
-    help="Make all nodes of this kind.  [default: five kinds in turn]",
+    help="Use this kind for all nodes.  [default: five kinds in turn]",
 )
-@click.option("--crowd", default=150, show_default=True, help="Number of them that stay at a time.")
+@click.option("--crowd", default=150, show_default=True, help="Number of random pods that exist at a time.")
 @click.option(
     "--seed", default=1, show_default=True, help="Seed of the random pods; the same seed gives the same pods."
 )
@@ -244,7 +244,7 @@ async def _show_metrics(
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Directory for the kubeconfig, logs and the nodes' files, which is kept.  [default: a temporary "
+    help="Directory for the kubeconfig, logs and the nodes' files; it is kept.  [default: a temporary "
     "directory]",
 )
 @_PORT
@@ -266,7 +266,7 @@ def cluster(directory: Path | None, **chosen: Any) -> None:
     """
     if chosen["prevention"] == Prevention.GATE and not chosen["operator"]:
         raise click.UsageError(
-            "--prevention gate needs the operator, which opens the gate; omit --no-operator"
+            "--prevention gate needs the operator, which removes the gate; omit --no-operator"
         )
     if chosen["kind"] is not None and chosen["models"] == ALL_MODELS:
         raise click.UsageError("--kind gives all nodes one kind, but --models all adds other kinds: omit one")
@@ -359,10 +359,10 @@ async def _serve(plane: ControlPlane, screen: Screen, *, serve: bool | None) -> 
     screen.say("  kubectl explain numazone.status")
     if shutil.which("kubectl") is None:
         screen.say(
-            "There is no kubectl on your path; `tools/test-tools .cache` puts one into .cache/tools/bin."
+            "There is no kubectl on your PATH; `tools/test-tools .cache` puts one into .cache/tools/bin."
         )
     screen.say()
-    screen.say("Ctrl-C ends it and removes everything.")
+    screen.say("Press Ctrl-C to stop the programs and remove everything.")
     await asyncio.Event().wait()
 
 
@@ -375,7 +375,7 @@ def _run(work: Callable[[Path], Awaitable[None]], directory: Path | None = None)
 
         def end() -> None:
             if not working.cancelling():
-                click.echo("\nEnding the programs and removing everything.", err=True)
+                click.echo("\nStopping the programs and removing everything.", err=True)
             working.cancel()
 
         for number in ending_signals():

@@ -28,8 +28,8 @@ async def start(
     """
     if shutil.which("prometheus") is None:
         raise ProgramFailed(
-            "prometheus is not on the path; install your distribution's package, or put .cache/tools/bin "
-            "there, where `make test` unpacks one"
+            "prometheus is not on the PATH; install your distribution's package, or add .cache/tools/bin "
+            "to it, where `make test` unpacks one"
         )
     home, address = directory / "prometheus", free_address()
     home.mkdir()

@@ -28,7 +28,7 @@ async def running(
 
     async def kubelet(node: str, path: str) -> dict[str, Any]:
         if path.strip("/") != "configz" or node not in configurations:
-            raise StatusError(404, "NotFound", f"the recording of node {node!r} has no answer to {path!r}")
+            raise StatusError(404, "NotFound", f"the recording of node {node!r} has no response to {path!r}")
         return configurations[node]
 
     async with (

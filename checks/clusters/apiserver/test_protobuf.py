@@ -56,7 +56,10 @@ def test_an_object_is_read_from_protobuf(api_version: str, kind: str, content: b
     ("data", "message"),
     [
         (b"{}", "does not appear to be a protobuf message"),
-        (body("v1", "Unheard", b""), 'no kind "Unheard" of version "v1" is read in protobuf; send JSON'),
+        (
+            body("v1", "Unheard", b""),
+            'kind "Unheard" of version "v1" is not supported in protobuf; send JSON',
+        ),
         (
             body("v1", "ConfigMap", b"\x0a\x7f"),
             "not a valid protobuf message: field 1 ends beyond the message",

@@ -206,7 +206,7 @@ def _plain(value: Value, left: list[int]) -> Any:
         case Failure():
             raise _NoResult(value.message)
         case Optional():
-            raise _NoResult("the result is no plain value; orValue takes one out of an optional")
+            raise _NoResult("the result is not a plain value; use orValue to unwrap an optional")
         case Timestamp():
             return _EPOCH + timedelta(microseconds=int(value) // 1000)
         case Duration():

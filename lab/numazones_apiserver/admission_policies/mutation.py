@@ -52,7 +52,7 @@ def with_json_patch(obj: Object, value: Any, kind: Kind, prepare: Prepare) -> Ob
         raise UnusablePatch(f"JSON Patch: {error}") from error
     try:
         if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
-            raise errors.bad_request("the patch leaves no object")
+            raise errors.bad_request("the patch does not result in an object")
         if (patched.get("apiVersion"), patched.get("kind")) != (kind.api_version, kind.kind):
             raise errors.bad_request("the patch changes apiVersion or kind")
         if not kind.custom:
@@ -155,13 +155,13 @@ def _json(value: Any) -> Any:
             result = f"{value.total_seconds():g}s"
         case _:
             shown = "a quantity" if isinstance(value, Quantity) else f"the value {value}"
-            raise UnusablePatch(f"{shown} cannot be written as JSON; string makes a text of many values")
+            raise UnusablePatch(f"{shown} cannot be converted to JSON; string() converts many values to text")
     return result
 
 
 def _key(key: Any) -> str:
     if not isinstance(key, str) or (key and key[0] < " "):
-        raise UnusablePatch(f"map key {key!r} is no field name that JSON could have")
+        raise UnusablePatch(f"map key {key!r} cannot be a JSON field name")
     return key
 
 

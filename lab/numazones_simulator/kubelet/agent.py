@@ -118,7 +118,7 @@ class Agent:
             RefusesToStart, InvalidConfiguration: it stays down until another attempt.
         """
         if self.directory is None or self._files is None:
-            raise NoStateFiles(f"node {self.name} has no files to start from: give it a directory")
+            raise NoStateFiles(f"node {self.name} has no files to start from; set a directory")
         self._up.clear()
         kubelet, verdicts = SimulatedKubelet.start(
             spec or self.kubelet.spec, self._files.read(), self._running.values()
@@ -223,7 +223,7 @@ class Agent:
         try:
             errors = {} if verdict.rejection is not None else self._create(pod)
         except NumazonesError as error:
-            _log.warning("%s: the plugin does not decide: %s; the pod stays Pending", self.name, error)
+            _log.warning("%s: the plugin reaches no decision: %s; the pod stays Pending", self.name, error)
             return
         self._show()
         for victim in verdict.preempted:

@@ -60,7 +60,7 @@ class Fleet:
         """
         agent = self.agents.get(node)
         if agent is None or path.strip("/") != "configz":
-            raise StatusError(404, "NotFound", f"no simulated kubelet answers {path!r} for node {node!r}")
+            raise StatusError(404, "NotFound", f"no simulated kubelet serves {path!r} for node {node!r}")
         return {"kubeletconfig": dict(agent.kubelet.spec.configuration)}
 
 

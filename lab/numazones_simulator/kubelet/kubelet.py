@@ -143,7 +143,7 @@ class SimulatedKubelet:
         try:
             decision = admit_to_node(self._scheduled.info(self.node, beside=pod.uid), pod.info)
         except NumazonesError as error:
-            raise NoDecision(f"pod {pod.full_name}: the kubelet does not decide: {error}") from error
+            raise NoDecision(f"pod {pod.full_name}: the kubelet reaches no decision: {error}") from error
         qos_class = pod.admission.qos.value
         self.node, self.recorded = decision.state, decision.recorded
         if not decision.admitted:

@@ -185,7 +185,7 @@ def _configure(host: Host, text: str) -> None:
         host.settings["reservedMemory"] = settings()["reservedMemory"]
     if re.search(r"(take|remove) (the option|it from)", text):
         host.settings |= {"cpuManagerPolicyOptions": {}, "topologyManagerPolicyOptions": {}}
-    if total := re.search(r"let reservedMemory add up to .*?(\d+) bytes", text):
+    if total := re.search(r"make reservedMemory add up to .*?(\d+) bytes", text):
         host.settings["reservedMemory"] = [{"numaNode": 0, "limits": {"memory": total[1]}}]
     if other := re.search(r"systemReserved by the same amount: (\S+) (more|less)", text):
         before = quantity.parse(host.settings["systemReserved"]["memory"]).value()

@@ -13,5 +13,5 @@ async def test_a_missing_prometheus_is_named_with_the_cure(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     async with Programs(tmp_path / "logs") as programs:
-        with pytest.raises(ProgramFailed, match=r"prometheus is not on the path; .*\.cache/tools/bin"):
+        with pytest.raises(ProgramFailed, match=r"prometheus is not on the PATH; .*\.cache/tools/bin"):
             await prometheus.start(programs, tmp_path, operator="", exporters={})
