@@ -108,7 +108,7 @@ def configuration(settings: Mapping[str, Any], *, version: str = f"v1.{REFERENCE
     read = KubeletConfiguration.from_api(settings, version=version)
     for name, value in settings.items():
         if name not in _FIELDS and (meant := did_you_mean(name, _FIELDS, cutoff=0.8)):
-            raise InvalidConfiguration(f"the kubelet configuration has no {name!r}{meant}")
+            raise InvalidConfiguration(f"the kubelet configuration has no field {name!r}{meant}")
         allowed = _ALLOWED.get(name, ())
         if allowed and value and value not in allowed:
             raise InvalidConfiguration(
@@ -157,7 +157,7 @@ def _devices(machine: Machine, wanted: Mapping[str, int]) -> Iterable[tuple[str,
     ids = [numa.id for numa in machine.numa_nodes]
     for resource, count in wanted.items():
         if "/" not in resource:
-            raise InvalidMachine(f"{resource!r} is not a device resource; write for example example.com/nic")
+            raise InvalidMachine(f"{resource!r} is not a device resource; use a name such as example.com/nic")
         near = [ids[index * len(ids) // count] for index in range(count)]
         yield resource, [Device(f"numa{numa}-{index}", (numa,)) for index, numa in enumerate(near)]
 
@@ -241,7 +241,7 @@ def pod(
     Traceback (most recent call last):
     ...
     numazones.kubelet.pod.InvalidPod: cpu of a pod is '4 cores', which is not a quantity;
-    write for example 4, 500m or 8Gi
+    use a value such as 4, 500m or 8Gi
     """
     return Pod.from_api(
         pod_body(
@@ -261,6 +261,6 @@ def _amount(resource: str, value: Amount) -> str:
         parse_quantity(str(value))
     except InvalidQuantity as error:
         raise InvalidPod(
-            f"{resource} of a pod is {value!r}, which is not a quantity; write for example 4, 500m or 8Gi"
+            f"{resource} of a pod is {value!r}, which is not a quantity; use a value such as 4, 500m or 8Gi"
         ) from error
     return str(value)

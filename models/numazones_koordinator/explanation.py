@@ -58,7 +58,7 @@ def explain(admission: Admission) -> Explanation:
     """
     node, request, outcome = admission.before, admission.request, admission.outcome
     if outcome.stage is Stage.PRE_FILTER:
-        return Explanation(False, "", verdict=f"rejected before any node is looked at: {admission.message}")
+        return Explanation(False, "", verdict=f"rejected before any node is considered: {admission.message}")
     if request.status.code is Code.SKIP:
         return Explanation(
             True, "", verdict="admitted: the pod requests nothing, so nothing is assigned to it"

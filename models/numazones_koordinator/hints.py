@@ -202,7 +202,7 @@ def masks_of_size(ids: tuple[int, ...], size: int) -> tuple[int, ...]:
     """
     if comb(len(ids), size) > _MAX_SETS:
         raise UnmodelledFeature(
-            f"{len(ids)} NUMA nodes have too many sets to try, so nothing is predicted for this machine"
+            f"{len(ids)} NUMA nodes form too many sets to try, so nothing is predicted for this machine"
         )
     return tuple(cpuset.of(part) for part in combinations(ids, size))
 

@@ -16,7 +16,7 @@ def mapping(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return a member that is an object; empty if it is not there."""
     value = parent.get(name) or {}
     if not isinstance(value, Mapping):
-        raise InvalidNode(f"{name} is not a mapping but {type(value).__name__}")
+        raise InvalidNode(f"{name} must be a mapping, not {type(value).__name__}")
     return value
 
 
@@ -39,7 +39,7 @@ def words(parent: Mapping[str, Any], name: str) -> list[str]:
     """Return a member that is a list of words."""
     listed = parent.get(name) or []
     if not isinstance(listed, list | tuple):
-        raise InvalidNode(f"{name} is not a list but {type(listed).__name__}")
+        raise InvalidNode(f"{name} must be a list, not {type(listed).__name__}")
     return [str(word) for word in listed]
 
 
@@ -49,7 +49,7 @@ def integer(
     """Return a member that is a number within bounds."""
     value = parent.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidNode(f"{name} is not a number from {least} to {most} but {value!r:.50}")
+        raise InvalidNode(f"{name} must be a number from {least} to {most}, not {value!r:.50}")
     return value
 
 

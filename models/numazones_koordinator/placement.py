@@ -60,7 +60,7 @@ class KoordinatorPlacement(PlacementAboveKubelet[Node]):
             OTHER_SCHEDULER,
             f"the pod's scheduler is {name}, so koord-scheduler does not place it on NUMA nodes here, and "
             "what the kubelet does is not known without NUMAZones; set spec.schedulerName to "
-            f"{', '.join(sorted(names))}, or check that the exporter runs there",
+            f"{', '.join(sorted(names))}, or check that the exporter is running there",
         )
 
     def admit(self, pod: Pod) -> Decision:

@@ -88,7 +88,7 @@ def _strategy(arguments: Mapping[str, Any], name: str, default: ScoringStrategy)
     if given is None:
         return default
     if not isinstance(given, Mapping):
-        raise InvalidConfiguration(f"{name} is not a mapping but {type(given).__name__}")
+        raise InvalidConfiguration(f"{name} must be a mapping, not {type(given).__name__}")
     type_ = given.get("type", "")
     if type_ not in (LEAST_ALLOCATED, MOST_ALLOCATED):
         raise InvalidConfiguration(

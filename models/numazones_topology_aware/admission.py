@@ -144,7 +144,7 @@ def _create(
     for container in missing(after, pod):
         outcome = events.create(after, pod.uid, spec_of(after, pod, container))
         if outcome.error is None and container.name in uncreated:
-            rejected[container.name] = "the runtime could not create it, says the pod's status"
+            rejected[container.name] = "according to the pod's status, the runtime could not create it"
         else:
             after, outcomes[container.name] = outcome.node, outcome
             answers.append(outcome)

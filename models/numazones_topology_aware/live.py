@@ -241,8 +241,8 @@ def _check_tree(node: Node, published: tuple[PublishedPool, ...]) -> None:
             raise UnmodelledFeature(
                 f"pool {pool.name} is published with {zone.cpu_capacity}m of CPU and reserved CPUs "
                 f"{cpuset.format(zone.reserved) or '(none)'}, but machine and configuration give "
-                f"{capacity}m and {cpuset.format(pool.reserved) or '(none)'}: the node has other isolated or "
-                "available CPUs than the ones known here"
+                f"{capacity}m and {cpuset.format(pool.reserved) or '(none)'}: the node's isolated or "
+                "available CPUs differ from those known here"
             )
 
 
@@ -251,7 +251,7 @@ def _check_cold_starts(node: Node) -> None:
         if grant.cold_start:
             raise UnmodelledFeature(
                 f"container {node.containers[name].full_name} has a cold start; whether it is still under "
-                "way, and so where its memory is, is not visible from outside"
+                "way, and so where its memory is, cannot be seen from outside"
             )
 
 
@@ -259,9 +259,9 @@ def _check_pools(node: Node, published: tuple[PublishedPool, ...]) -> None:
     for pool, zone in zip(node.pools, published, strict=True):
         if (differing := _difference(node, pool, zone)) is not None:
             raise UnmodelledFeature(
-                f"{differing} as published, but placing the running pods in the order of their creation "
-                "gives something else: containers came and went in another order, could not be resized, "
-                "or are unknown"
+                f"according to its NodeResourceTopology, {differing}, but placing the running pods in order "
+                "of creation gives a different result: containers came and went in another order, could not "
+                "be resized, or are unknown"
             )
 
 

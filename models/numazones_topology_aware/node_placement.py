@@ -140,7 +140,7 @@ def read(objects: NodeObjects) -> TopologyAwarePlacement:
     if objects.kubelet is None:
         raise UnreadableNode(
             "the topology-aware policy's pools depend on the machine, which only NUMAZones describe, and "
-            "no readable ones have been published for the node; check that the exporter runs there"
+            "no readable ones have been published for the node; check that the exporter is running there"
         )
     uncreated = {pod.kubelet_uid: pod.uncreated for pod in objects.pods if pod.uncreated}
     # Pods are Pending until their containers are created (``getPhase`` in ``pkg/kubelet/kubelet_pods.go``).

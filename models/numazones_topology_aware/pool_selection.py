@@ -213,7 +213,7 @@ class PoolSelection:
             free = self.books.state.free(pool)
             if free < cpu.fraction:
                 raise Rejection(
-                    f"{pool.name} has {free}m of shared CPUs left, {cpu.fraction}m are requested",
+                    f"{pool.name} has {free}m of shared CPUs left, but {cpu.fraction}m are requested",
                     code="cpu-shared",
                 )
             self.books.account(pool, shared=cpu.fraction)
@@ -245,7 +245,8 @@ class PoolSelection:
         if free < _MILLI * count:
             if count:
                 raise Rejection(
-                    f"{pool.name} has {free}m of shared CPUs left, {count} exclusive CPUs must come from it",
+                    f"{pool.name} has {free}m of shared CPUs left, but {count} exclusive CPUs must come from "
+                    "them",
                     code="cpu-exclusive",
                 )
             raise Rejection(
@@ -321,7 +322,7 @@ class PoolSelection:
         cpu = wanted.cpu
         if cpu.full and cpu.isolate and cpu.require_isolated and isolated < cpu.full:
             raise Rejection(
-                f"{cpu.full} isolated CPUs are required, {pool.name} has {isolated}",
+                f"{cpu.full} isolated CPUs are required, but {pool.name} has {isolated}",
                 code="require-isolated",
             )
 

@@ -276,5 +276,5 @@ def _mask(text: Any) -> CPUSet:
 
 def _unreadable(problem: str) -> UnreadableNode:
     return UnreadableNode(
-        f"the record of who holds what on the node cannot be read: {problem}; the operator will rewrite it"
+        f"the record of allocations on the node cannot be read: {problem}; the operator will rewrite it"
     )

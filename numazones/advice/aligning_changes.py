@@ -66,7 +66,8 @@ def _matched(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
         found = _answer(pod, replace(node, cluster_devices=devices)) if names else None
         if found is not None and found.alignment == ALIGNED:
             sentence = (
-                f"add matchAttribute: {attribute} to {enumeration(names)}; it would have {found.sentence}"
+                f"add matchAttribute: {attribute} to {enumeration(names)}; the pod would then get "
+                f"{found.sentence}"
             )
             yield Advice(Change.REQUEST, ChangeCost.CONSTRAINT, node.name, sentence)
 
@@ -119,5 +120,5 @@ def _freed_by(other: ClusterPod, node: ClusterNode, found: DeviceAnswer, around:
     objection = around.objection(other)
     cost = ChangeCost.PROTECTED if objection else ChangeCost.REMOVAL
     note = f" (no plan does this: {objection})" if objection else ""
-    sentence = f"free the CPUs of {other.full_name}{note}; it would have {found.sentence}"
+    sentence = f"free the CPUs of {other.full_name}{note}; the pod would then get {found.sentence}"
     return Advice(Change.EVICTION, cost, node.name, sentence)

@@ -89,7 +89,7 @@ class Advice:
     ANSWER: ClassVar = ("node", "change", "sentence")
     change: Annotated[Change, "What is changed: request, placement, eviction or setting."]
     cost: ChangeCost
-    node: Annotated[str, "Where it would be."]
+    node: Annotated[str, "Node that the change is for."]
     sentence: Annotated[str, "What to do, in words."]
     loss: float = 0.0
     """Of a smaller request: the share of what was asked that is given up."""
@@ -309,7 +309,7 @@ def _without(
         return Advice(Change.EVICTION, ChangeCost.PROTECTED, node.name, sentence)
     move = around.destinations.single_move(pod, other, node)
     if move is None:
-        sentence = f"remove {name} (no node would admit its replacement then)"
+        sentence = f"remove {name} (no node would then admit its replacement)"
         return Advice(Change.EVICTION, ChangeCost.REMOVAL, node.name, sentence)
     comma = "," if held else ""
     where = f"to {move.node}" if move.node != node.name else f"within {node.name}{_way_back(move)}"

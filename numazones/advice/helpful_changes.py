@@ -71,6 +71,6 @@ def objection_to_move(pod: ClusterPod, situation: Situation) -> str:
 def plan_made(name: str) -> str:
     """Say of a recommendation that places a waiting pod how it is looked at, and carried out."""
     return (
-        f"a plan was made: kubectl describe rebalancerecommendation {name}; "
-        f"to execute it: kubectl numazones approve {name}"
+        f"a plan exists: see kubectl describe rebalancerecommendation {name}; "
+        f"to run it: kubectl numazones approve {name}"
     )

@@ -39,12 +39,12 @@ class Misalignment:
     """Reason why a running pod is not aligned."""
 
     TITLE: ClassVar = "WhyNotAligned"
-    alignment: Annotated[Alignment, "remote or spanning: that of the worst of its containers."]
+    alignment: Annotated[Alignment, "remote or spanning; that of its worst container."]
     sentence: Annotated[str, "The same in a few words."]
-    alignable: Annotated[Alignable, "Whether its node could hold it aligned: now, emptier, never or unknown."]
+    alignable: Annotated[Alignable, "Whether its node could align it: now, emptier, never or unknown."]
     why: Annotated[
         tuple[str, ...],
-        "How it is spread, why the kubelet admitted it, and whether its node could hold it aligned.",
+        "How it is spread, why the kubelet admitted it, and whether its node could align it.",
     ]
     help: Annotated[tuple[str, ...], "What would help; each was tried on a copy."]
 
@@ -91,8 +91,8 @@ def _let_in(node: ClusterNode, pod: ClusterPod, could: Alignable) -> Iterator[st
     by_kubelet = dict(alignment.of_node(node, claims=False) or ()).get(pod)
     if by_kubelet is None or by_kubelet.aligned:
         yield (
-            "the kubelet admitted it because the scheduler allocates the devices of its claims, which no "
-            "Topology Manager policy sees"
+            "the kubelet admitted it because the scheduler allocates the devices of its claims, and Topology "
+            "Manager policies do not consider those devices"
         )
         return
     policy = node.state.config.topology_manager_policy
@@ -103,24 +103,24 @@ def _let_in(node: ClusterNode, pod: ClusterPod, could: Alignable) -> Iterator[st
     elif policy == BEST_EFFORT:
         yield (
             "policy best-effort admitted it: the kubelet prefers one NUMA node, but uses several if none "
-            "has room; so none had when the pod arrived, if the policy was the same"
+            "has room; if the policy was the same then, none had room when the pod arrived"
         )
     else:
-        yield f"policy {policy} would not admit it like this: it arrived under other settings"
+        yield f"policy {policy} would not admit it like this, so it was admitted under different settings"
 
 
 def _could(node: ClusterNode, pod: ClusterPod, trials: Trials | None) -> str:
     """Say whether the node could hold the pod aligned, and what is missing."""
     if trials is None:
-        reason = ", as the scheduler chooses its devices" if pod.kubelet_uid in node.claimed else ""
-        return f"it is unknown whether {node.name} could hold it aligned{reason}"
+        reason = ", because the scheduler chooses its devices" if pod.kubelet_uid in node.claimed else ""
+        return f"it is unknown whether {node.name} could align it{reason}"
     if trials.now is None:
-        return f"{node.name} could not hold it aligned even if it were empty: {_short(trials.empty, node)}"
+        return f"{node.name} could not align it even if the node were empty: {_short(trials.empty, node)}"
     if not trials.now.admitted:
-        return f"{node.name} could hold it aligned if others left: {_short(trials.now, node)}"
+        return f"{node.name} could align it if other pods left: {_short(trials.now, node)}"
     zones = decision_of(trials.now).zones
     where = f" on {name_numas(cpuset.of(zones))}" if zones else ""
-    return f"{node.name} could hold it aligned now{where}"
+    return f"{node.name} could align it now{where}"
 
 
 def _short(admission: Admission, node: ClusterNode) -> str:
@@ -137,7 +137,7 @@ def _help(node: ClusterNode, pod: ClusterPod, situation: Situation, *, known: bo
     if made is not None:
         (move,) = made.moves
         where = f"on {name_numas(cpuset.of(move.target_zones))} of {move.node}"
-        confined = ", if it goes nowhere else" if move.affinity else ""
+        confined = ", if it is confined to that node" if move.affinity else ""
         yield (
             f"evict it: its replacement will be aligned, {where}{confined} "
             f"(kubectl numazones plan --align {pod.full_name})"
@@ -147,13 +147,13 @@ def _help(node: ClusterNode, pod: ClusterPod, situation: Situation, *, known: bo
     again = alignable.made_anew(node, pod) if known else None
     if again is not None and again.aligned:
         why = f"; no plan does this: {kept[0]}" if kept else ""
-        yield f"recreate it: {node.name} would hold it aligned{why}"
+        yield f"recreate it: {node.name} would then align it{why}"
     elif again is not None and (better := _under_best_effort(node)) is not None:
         anew = alignable.made_anew(better, pod)
         if anew is not None and anew.aligned:
             yield (
-                f"{cures.best_effort_on(node.name)}: then it will be aligned; "
-                f"otherwise it would be misaligned again ({again.sentence})"
+                f"{cures.best_effort_on(node.name)}, which will then be aligned; "
+                f"with the current policy, it would be misaligned again ({again.sentence})"
             )
     if node.state is not None and pod.admission is not None:
         yield from (f"{miss.cure}: {miss.why}" for miss in misfits(pod.admission, node.state.emptied))

@@ -37,9 +37,9 @@ class IdleContainer:
     """A container whose exclusive CPUs idle, and what a fitting request would give back."""
 
     use: Annotated[MeasuredUse, "What was measured."]
-    request: Annotated[int, "CPUs of the request that would fit.", Named("cpu")]
-    given_back: Annotated[int, "CPUs that others could have."]
-    then_fit: Annotated[int, "Pods of the shape that would fit on its node then, in addition."] = 0
+    request: Annotated[int, "CPUs of the smallest request that fits the measured use.", Named("cpu")]
+    given_back: Annotated[int, "CPUs that other pods could get."]
+    then_fit: Annotated[int, "Additional pods of the shape that would then fit on its node."] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +191,9 @@ def _why_unknown(node: ClusterNode, use: MeasuredUse) -> str:
     if pod is None or pod.admission is None:
         return f"pod {use.namespace}/{use.pod} does not exist or cannot be read"
     if not use.container:
-        return "the pod as a whole holds its CPUs"
+        return "its CPUs are assigned to the pod as a whole"
     if is_init(pod, use.container):
-        return f"init container {use.container} has ended; the pod keeps its CPUs"
+        return f"init container {use.container} has finished, but the pod keeps its CPUs"
     held = node.state.cpus.assignments.get(pod.kubelet_uid, {}).get(use.container, 0).bit_count()
     if held != use.cpus:
         return f"measured with {pluralize(use.cpus, 'CPU')}, but its kubelet has since given it {held}"

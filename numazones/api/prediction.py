@@ -57,14 +57,14 @@ class NodeCounts:
     ] = 0
     admissible: Annotated[
         int,
-        "Of those, the ones that would admit the pod.",
-        Field(ge=0, description="Those of them whose kubelet would admit the pod."),
+        "Nodes among these that would admit the pod.",
+        Field(ge=0, description="Nodes among these whose kubelet would admit the pod."),
     ] = 0
     stale: Annotated[
         int,
         "Nodes whose state is not known.",
         Named("unknown"),
-        Field(ge=0, description="Those of them whose state is not known now."),
+        Field(ge=0, description="Nodes among these whose state is not known now."),
     ] = 0
     excluded: Annotated[
         int,
@@ -166,7 +166,10 @@ class Candidate:
     ] = ()
     _: KW_ONLY
     score: Annotated[
-        int, Field(ge=0, le=100, description="How little usable room the placement costs; 100 is the best.")
+        int,
+        Field(
+            ge=0, le=100, description="The less usable room the placement costs, the higher; 100 is the best."
+        ),
     ]
     free_block: Annotated[
         int,
@@ -220,7 +223,7 @@ class PredictionSummary(APIModel):
     actual: str = text(32, "Waiting until the kubelet has decided, then Admitted or Rejected.")
     node: str = text(MAX_NAME, "Node the pod is on; while it waits, the best candidate.")
     numa_nodes: str = text(64, "NUMA nodes there whose resources the pod was predicted to get.")
-    why: str = text(128, "What prevents, or prevented, the admission.")
+    why: str = text(128, "What prevents, or prevented, admission.")
 
 
 class AdmissionPredictionStatus(APIModel):
@@ -239,7 +242,7 @@ class AdmissionPredictionStatus(APIModel):
     )
     candidates: tuple[Candidate, ...] = list_of(64, "Best first.")
     doubts: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = list_of(
-        16, "What is not certain about it, because not all is known of a kubelet's release."
+        16, "What is uncertain about it, because not everything is known about a kubelet's release."
     )
     recommendation: str = text(MAX_NAME, "Active RebalanceRecommendation that would make room for the pod.")
     changed: Timestamp | None = optional("When the verdict last changed.")
@@ -265,7 +268,7 @@ ADMISSION_PREDICTION = ResourceType(
         PrinterColumn("NUMA", ".status.summary.numaNodes", "NUMA nodes it gets there, as predicted"),
         PrinterColumn("Age", ".metadata.creationTimestamp", "Time since the first prediction", type="date"),
         PrinterColumn("Model", ".status.model", "Placement model of the node that Why refers to", priority=1),
-        PrinterColumn("Why", ".status.summary.why", "What prevents, or prevented, the admission"),
+        PrinterColumn("Why", ".status.summary.why", "What prevents, or prevented, admission"),
     ),
 )
 

@@ -234,11 +234,11 @@ class ProtectionSettings(APIModel):
     no_eviction_policy: str = Field(
         default="Preferred",
         max_length=16,
-        description="Whether pods that prefer no eviction move last (Preferred) or never (Mandatory).",
+        description="Whether pods that ask not to be evicted move last (Preferred) or never (Mandatory).",
         json_schema_extra=_one_of("Preferred", "Mandatory"),
     )
     node_fit: bool = Field(
-        default=False, description="Only pods move that the scheduler would place on another node."
+        default=False, description="Move only pods that the scheduler would place on another node."
     )
 
 
@@ -265,7 +265,7 @@ class Schedule(APIModel):
 
     interval: Duration = Field(
         default="5m",
-        description="Time between two searches; pods newly stuck are searched for within half a minute.",
+        description="Time between two searches; newly stuck pods start a search within half a minute.",
     )
     suspend: bool = Field(default=False, description="Pause the policy: neither make nor run plans.")
 
@@ -293,11 +293,13 @@ class RebalancePolicySpec(APIModel):
         default_factory=ProtectionSettings, description="Which pods are not moved."
     )
     limits: EvictionLimits = Field(
-        default_factory=EvictionLimits, description="How many evictions one plan may hold."
+        default_factory=EvictionLimits, description="How many evictions one plan may contain."
     )
-    min_gain: int = Field(default=1, ge=1, description="Plans that gain less are not made (hysteresis).")
+    min_gain: int = Field(
+        default=1, ge=1, description="Minimum gain; plans that gain less are not made (hysteresis)."
+    )
     cooldown: Duration = Field(
-        default="1h", description="How long the pods of an owner rest on a node after one of them moved."
+        default="1h", description="How long an owner's pods stay on a node after one of them was moved."
     )
     schedule: Schedule = Field(default_factory=Schedule, description="When plans are made.")
     search_time: Duration = Field(default="10s", description="How long the search for one plan may take.")
@@ -316,7 +318,7 @@ class PolicyConflict(APIModel):
 
     policy: str = Field(max_length=MAX_NAME, description="The other policy.")
     nodes: tuple[Name, ...] = list_of(
-        64, "Nodes that plans of the other policy made room on, and plans of this one would fill."
+        64, "Nodes on which the other policy's plans made room that this policy's plans would fill."
     )
     until: Timestamp = Field(description="When plans of this policy may fill them.")
 
@@ -420,24 +422,24 @@ class RecommendedMove(APIModel):
     pod: PodReference = Field(description="Pod to evict.")
     owner: OwnerOfPod | None = optional("Owner that replaces it.")
     source: Place = Field(description="Where it runs.")
-    target: Place = Field(description="Where its replacement is to run.")
+    target: Place = Field(description="Where its replacement should run.")
     affinity: tuple[Name, ...] = list_of(
-        64, "Nodes the replacement must be confined to for the plan to hold."
+        64, "Nodes that the replacement must be confined to; otherwise the plan may fail."
     )
     after_pending: bool = Field(
         default=False, description="Whether pending pods must be placed before the replacement is."
     )
-    why: str = text(1024, "What the move makes possible.")
+    why: str = text(1024, "What the move achieves.")
 
 
 class RecommendedPlacement(APIModel):
     """A pending pod and where it runs after the plan."""
 
     pod: PodReference = Field(
-        description="Pending pod; with its owner's UID if each pod that the owner creates is rejected at "
-        "once."
+        description="Pending pod; with its owner's UID if each pod that the owner creates is rejected "
+        "immediately."
     )
-    target: Place = Field(description="Where it is to run.")
+    target: Place = Field(description="Where it should run.")
 
 
 class Gain(APIModel):
@@ -457,7 +459,7 @@ class DisruptionCost(APIModel):
     evictions: int = Field(ge=0, description="Number of evictions.")
     cpus: Quantity = Field(description="CPUs that are moved.")
     priority: int = Field(default=0, description="Sum of the pods' priorities.")
-    reluctant: int = Field(default=0, ge=0, description="Pods that prefer no eviction.")
+    reluctant: int = Field(default=0, ge=0, description="Pods that ask not to be evicted.")
     cost: int = Field(default=0, description="Sum of the pods' eviction costs.")
 
 
@@ -465,7 +467,7 @@ class RebalanceRecommendationSpec(APIModel):
     """The plan, which never changes, and its approval."""
 
     policy: str = Field(
-        max_length=MAX_NAME, description="Policy that the plan obeys.", json_schema_extra=IMMUTABLE
+        max_length=MAX_NAME, description="Policy that the plan follows.", json_schema_extra=IMMUTABLE
     )
     goal: str = Field(
         max_length=1024, description="What the plan is for, in one line.", json_schema_extra=IMMUTABLE
@@ -485,11 +487,11 @@ class RebalanceRecommendationSpec(APIModel):
     placements: tuple[RecommendedPlacement, ...] = list_of(
         256, "Pending pods that will fit.", ATOMIC | IMMUTABLE
     )
-    gain: Gain = Field(description="What the plan brings.", json_schema_extra=IMMUTABLE)
+    gain: Gain = Field(description="What the plan gains.", json_schema_extra=IMMUTABLE)
     disruption: DisruptionCost = Field(description="What the plan costs.", json_schema_extra=IMMUTABLE)
     doubts: tuple[Annotated[str, Field(max_length=_MAX_DOUBT)], ...] = list_of(
         16,
-        "What is not certain about the plan, because not all is known of a kubelet's release.",
+        "What is uncertain about the plan, because not everything is known about a kubelet's release.",
         ATOMIC | IMMUTABLE,
     )
     digest: str = Field(
@@ -526,11 +528,11 @@ class RebalanceRecommendationStatus(APIModel):
     mode: str = text(16, "Mode of the policy when the plan was made.")
     message: str = text(_MAX_MESSAGE, "Reason for the phase, in one sentence.")
     evictions: int = Field(default=0, ge=0, description="Evictions made so far.")
-    progress: tuple[MoveProgress, ...] = list_of(256, "How far each move is.")
+    progress: tuple[MoveProgress, ...] = list_of(256, "Progress of each move.")
     realized: int | None = optional(
         "Value of the goal after the last move, according to the published NUMAZones."
     )
-    superseded_by: str = text(MAX_NAME, "Recommendation that takes its place.")
+    superseded_by: str = text(MAX_NAME, "Recommendation that replaces this one.")
     conditions: tuple[Condition, ...] = list_of(
         16, "State for programs; Complete is True once the plan has ended.", list_map("type")
     )
@@ -550,7 +552,7 @@ REBALANCE_RECOMMENDATION = ResourceType(
         PrinterColumn("Gain", ".spec.gain.total", "How much the goal gains", type="integer"),
         PrinterColumn("Phase", ".status.phase", "Current phase"),
         PrinterColumn("Age", ".metadata.creationTimestamp", "Time since it was made", type="date"),
-        PrinterColumn("Policy", ".spec.policy", "Policy that it obeys", priority=1),
+        PrinterColumn("Policy", ".spec.policy", "Policy that it follows", priority=1),
         PrinterColumn("Expires", ".spec.expires", "When it is no longer valid", priority=1),
     ),
 )

@@ -117,9 +117,9 @@ def node_from_zones(
         config = _configuration(settings, statuses)
         for option in config.unknown_options:
             raise OptionUnknown(
-                f"its kubelet {settings.version} runs with the policy option {option}, which kubelet "
-                f"{config.release.unread or config.release} is not known to have, so its decisions are "
-                "unknown"
+                f"its kubelet {settings.version} runs with policy option {option}, which numazones "
+                f"does not know for kubelet {config.release.unread or config.release}, so the kubelet's "
+                "decisions are unknown"
             )
         return Started.start(config, machine, _devices(statuses))
 
@@ -226,10 +226,10 @@ def _statuses_by_numa(zones: Iterable[NUMAZone]) -> dict[int, NUMAZoneStatus]:
     """Return NUMA id → status, once all zones of one node and moment are there."""
     zones = sorted(zones, key=lambda zone: zone.spec.numa_id)
     if not zones:
-        raise IncompleteZones("there are no NUMAZones; check that the exporter runs on the node")
+        raise IncompleteZones("there are no NUMAZones; check that the exporter is running on the node")
     name = zones[0].spec.node_name
     if any(zone.spec.node_name != name for zone in zones):
-        raise IncompleteZones(f"node {name}: these are NUMAZones of several nodes; select those of one node")
+        raise IncompleteZones(f"node {name}: the NUMAZones belong to several nodes; select those of one node")
     statuses = {zone.spec.numa_id: zone.status for zone in zones}
     if len(statuses) != len(zones):
         raise IncompleteZones(
@@ -239,7 +239,7 @@ def _statuses_by_numa(zones: Iterable[NUMAZone]) -> dict[int, NUMAZoneStatus]:
     for numa, status in statuses.items():
         if status is None or not status.snapshot:
             raise IncompleteZones(
-                f"node {name}: NUMAZone of NUMA node {numa} has no status yet; wait for the exporter"
+                f"node {name}: the NUMAZone of NUMA node {numa} has no status yet; wait for the exporter"
             )
         known[numa] = status
     first = known[zones[0].spec.numa_id]
@@ -261,11 +261,11 @@ def _ready(statuses: Mapping[int, NUMAZoneStatus], despite: Collection[str]) -> 
     for numa, status in statuses.items():
         ready = next((condition for condition in status.conditions if condition.type == READY), None)
         if ready is None or (ready.status != "True" and ready.reason not in despite):
-            said = "it says nothing about it" if ready is None else f"{ready.reason}: {ready.message}"
+            said = "no Ready condition" if ready is None else f"{ready.reason}: {ready.message}"
             raise ZonesNotReady(f"NUMA node {numa} is not ready ({said}); check the exporter on the node")
         if status.kubelet is None or status.topology is None:
             raise ZonesNotReady(
-                f"NUMA node {numa}: the kubelet's settings or the topology are missing; check the exporter"
+                f"NUMA node {numa}: its topology or the kubelet's settings are missing; check the exporter"
             )
         kubelets.append(status.kubelet)
     if any(kubelet != kubelets[0] for kubelet in kubelets[1:]):
@@ -339,7 +339,7 @@ def _cpus(numa: int, topology: Topology) -> list[CPU]:
             missing &= ~(1 << cpu)
     if missing:
         raise ZonesNotReady(
-            f"NUMA node {numa}: CPUs {cpuset.format(missing)} are in no core; check the exporter on the node"
+            f"NUMA node {numa}: CPUs {cpuset.format(missing)} belong to no core; check the exporter"
         )
     return cpus
 
@@ -399,7 +399,7 @@ def _kubelet_key(statuses: Mapping[int, NUMAZoneStatus], settings: KubeletSettin
 
 def _configuration(kubelet: KubeletSettings, statuses: Mapping[int, NUMAZoneStatus]) -> KubeletConfiguration:
     if not kubelet.version:
-        raise ZonesNotReady("the NUMAZones do not have the kubelet's version; check the exporter on the node")
+        raise ZonesNotReady("the NUMAZones lack the kubelet's version; check the exporter on the node")
     static_memory = kubelet.memory_manager_policy == STATIC_MEMORY
     reservations = tuple(_reservations(statuses)) if static_memory else ()
     return KubeletConfiguration(
@@ -424,7 +424,9 @@ def _reserved_cpus(statuses: Mapping[int, NUMAZoneStatus]) -> CPUSet:
     reserved = 0
     for numa, status in statuses.items():
         if status.cpus is None:
-            raise ZonesNotReady(f"NUMA node {numa}: the use of its CPUs is missing; check the exporter")
+            raise ZonesNotReady(
+                f"NUMA node {numa}: its NUMAZone does not show how its CPUs are used; check the exporter"
+            )
         reserved |= cpuset.parse(status.cpus.reserved)
     return reserved
 
@@ -525,7 +527,7 @@ class _Holders:
     def _add(self, numa: int, assignment: Assignment, *, first_of: set[int]) -> None:
         uid, container = assignment.uid, assignment.container
         if not uid:
-            _reject(assignment, "its pod's UID is unknown; let the exporter read the node's pods")
+            _reject(assignment, "its pod's UID is unknown; allow the exporter to read the node's pods")
         if assignment.cpus:
             parsed = cpuset.parse(assignment.cpus)
             if container:

@@ -54,7 +54,7 @@ def parts_of(body: Mapping[str, Any], kind: str) -> tuple[Part, Part, Part]:
         for field in _LISTS[part]:
             value = content.get(field)
             if value and not (isinstance(value, (list, tuple)) and _are_mappings(value)):
-                raise invalid(body, kind, _wrong(f"{part}.{field}", "a list of mappings", value))
+                raise invalid(body, kind, f"{part}.{field} is not a list of mappings")
     metadata, spec, status = found
     return metadata, spec, status
 
@@ -83,4 +83,4 @@ def _are_mappings(items: Any) -> bool:
 
 
 def _wrong(field: str, wanted: str, value: object) -> str:
-    return f"{field} is not {wanted} but {type(value).__name__}"
+    return f"{field} must be {wanted}, not {type(value).__name__}"

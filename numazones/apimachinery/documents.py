@@ -94,7 +94,7 @@ def check_json(content: bytes, bounds: Bounds) -> None:
     if _has_digits(content, bounds.digits) and _has_digits(
         b"".join(_outside_strings(content)), bounds.digits
     ):
-        raise UnreadableDocument(f"it holds a number of more than {bounds.digits} digits")
+        raise UnreadableDocument(f"it contains a number of more than {bounds.digits} digits")
     most = bounds.depth + 1
     without = content.replace(b"{", b"", most).replace(b"[", b"", most)  # twice as fast as count
     openings = len(content) - len(without)
@@ -219,7 +219,7 @@ def read_yaml(text: str | bytes, bounds: Bounds, *, unique_keys: bool = False) -
     """
     found = list(read_all_yaml(text, bounds, unique_keys=unique_keys))
     if len(found) > 1:
-        raise UnreadableDocument("it holds several documents; one is expected")
+        raise UnreadableDocument("it contains several documents; expected only one")
     return found[0] if found else None
 
 
@@ -234,7 +234,7 @@ def read_all_yaml(text: str | bytes, bounds: Bounds, *, unique_keys: bool = Fals
     content = text.encode(errors="replace") if isinstance(text, str) else text
     _check_size(len(content), bounds)
     if content.count(b"%TAG") > _MOST_DIRECTIVES:
-        raise UnreadableDocument(f"it holds more than {_MOST_DIRECTIVES} directives %TAG")
+        raise UnreadableDocument(f"it contains more than {_MOST_DIRECTIVES} %TAG directives")
     try:
         _Measure(bounds).check(yaml.parse(text, Loader=_loader(unique_keys=unique_keys)))
         yield from yaml.load_all(text, Loader=_loader(unique_keys=unique_keys))
@@ -307,7 +307,7 @@ class _Measure:
             return
         plain = event.implicit[0] and _YAML_NUMBER.fullmatch(event.value)
         if plain or event.tag in {_INTEGER, _FLOAT}:
-            raise UnreadableDocument(f"it holds a number of more than {self.bounds.digits} digits")
+            raise UnreadableDocument(f"it contains a number of more than {self.bounds.digits} digits")
 
     def _repeated(self, anchor: str | None) -> int:
         size = self.sizes.get(anchor or "", 0)  # one that is not there is named when it is read
@@ -357,12 +357,12 @@ def _check_size(size: int, bounds: Bounds) -> None:
 
 def too_many_items(most: int) -> UnreadableDocument:
     """Return the error about a list of more than ``most`` items."""
-    return UnreadableDocument(f"it holds a list of more than {most:,} items")
+    return UnreadableDocument(f"it contains a list of more than {most:,} items")
 
 
 def _too_many(bounds: Bounds) -> UnreadableDocument:
-    return UnreadableDocument(f"it holds more than {bounds.values:,} values, repeated ones included")
+    return UnreadableDocument(f"it contains more than {bounds.values:,} values, including repeated ones")
 
 
 def _too_deep(bounds: Bounds) -> UnreadableDocument:
-    return UnreadableDocument(f"it nests deeper than {bounds.depth} levels")
+    return UnreadableDocument(f"it is nested more than {bounds.depth} levels deep")

@@ -42,7 +42,7 @@ def parse(text: str) -> timedelta:
     if text == "0":
         return timedelta()
     if _WHOLE.fullmatch(text) is None:
-        raise InvalidDuration(f"{text!r:.50} is not a duration; write for example 90s, 50m or 1h30m")
+        raise InvalidDuration(f"{text!r:.50} is not a duration; use a value such as 90s, 50m or 1h30m")
     try:
         return timedelta(
             microseconds=sum(float(number) * _MICROSECONDS[unit] for number, unit in _PART.findall(text))

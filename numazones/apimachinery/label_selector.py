@@ -204,7 +204,7 @@ class _Parser:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
     def _error(self, reason: str, prefix: str = "unable to parse requirement: ") -> InvalidSelector:
-        cure = "write for example app=web,zone in (a,b),!spot"
+        cure = "use one such as app=web,zone in (a,b),!spot"
         return InvalidSelector(f"{self._text!r} is not a label selector ({reason}); {cure}", prefix + reason)
 
     def _requirement(self) -> Requirement:

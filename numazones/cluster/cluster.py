@@ -66,7 +66,7 @@ class KeepEqual(Protocol):
 
 
 NO_ZONES = Unknown(
-    "NoZones", "no NUMAZones have been published for the node; check that the exporter runs there"
+    "NoZones", "no NUMAZones have been published for the node; check that the exporter is running there"
 )
 
 
@@ -558,7 +558,7 @@ class ClusterNode:
             return placement
         if placement.kubelet is not None:
             return None
-        message = f"{placement.model.decider} places pods on this node's NUMA nodes, not the kubelet"
+        message = f"{placement.model.decider}, not the kubelet, places pods on this node's NUMA nodes"
         return Unknown(OTHER_MODEL, message)
 
     @property

@@ -14,7 +14,7 @@ from numazones.dra.devices import PublishedDevice
 from numazones.kubelet.shortfall import name_numas
 from numazones.wording import enumeration
 
-NOT_GUARANTEED = "alignment is not guaranteed, because no policy of the kubelet sees such devices"
+NOT_GUARANTEED = "alignment is not guaranteed, because the kubelet's policies do not consider such devices"
 
 
 def outlook(node: ClusterNode, zones: Collection[int], classes: Collection[str] = ()) -> str:
@@ -45,7 +45,7 @@ def _free(free: list[PublishedDevice], node: ClusterNode, classes: Collection[st
         return f"has no free devices{of_class}"
     drivers = dict.fromkeys(device.driver for device in found)
     return "has free " + enumeration(
-        [f"{driver}: {_by_numa(one for one in found if one.driver == driver)}" for driver in drivers]
+        [f"{driver} devices ({_by_numa(one for one in found if one.driver == driver)})" for driver in drivers]
     )
 
 
@@ -72,5 +72,5 @@ def _by_numa(devices: Iterable[PublishedDevice]) -> str:
     known = sorted(numa for numa in counts if numa is not None)
     parts = [f"{counts[numa]} on {name_numas(1 << numa)}" for numa in known]
     if counts[None]:
-        parts.append(f"{counts[None]} whose NUMA node is not known")
+        parts.append(f"{counts[None]} on an unknown NUMA node")
     return ", ".join(parts)

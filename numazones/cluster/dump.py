@@ -51,7 +51,7 @@ def _zones_not_dumped(node: str) -> Unknown:
     return Unknown(
         NO_ZONES.reason,
         f"the dump has no NUMAZones of {node}; add numazones to kubectl get, or check that the exporter "
-        "runs there",
+        "is running there",
     )
 
 
@@ -325,7 +325,7 @@ def _check_published(
     model, decider = models.model(published.model), published.decider or published.model
     if models.is_kubelet(model):
         raise ObjectsMissing(
-            f"the node's pods are placed by {decider}, which this installation does not know; install the "
+            f"the node's pods are placed by {decider}, which this installation does not support; install the "
             f"placement model {published.model}"
         )
     here = {kind for kind, found in _others_of(dump, model, node).items() if found}
@@ -333,13 +333,13 @@ def _check_published(
     missing = [kind for kind in published.objects if kind not in known]
     if missing:
         raise ObjectsMissing(
-            f"{decider} decides about the node's pods, but the objects that it reads are missing: "
-            f"{enumeration(missing)}; dump {enumeration(map(models.resource_name, missing))}, too"
+            f"{decider} places the node's pods, but the objects that it reads are missing: "
+            f"{enumeration(missing)}; dump {enumeration(map(models.resource_name, missing))} as well"
         )
     if models.is_kubelet(shown):
         raise UnreadableNode(
-            f"the node's NUMAZones say that {decider} decides about its pods, but nothing else shows it; "
-            "if it was removed from the node, check that the operator runs: it corrects the NUMAZones"
+            f"the node's NUMAZones say that {decider} places its pods, but nothing else indicates this; "
+            "if it was removed from the node, check that the operator is running: it corrects the NUMAZones"
         )
 
 

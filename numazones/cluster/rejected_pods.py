@@ -22,12 +22,12 @@ class RejectedPod:
     namespace: Annotated[str, "Its namespace."]
     name: Annotated[str, "Its name."]
     uid: Annotated[str, "Its UID."]
-    node: Annotated[str, "Whose kubelet it was."]
+    node: Annotated[str, "Node whose kubelet rejected it."]
     reason: Annotated[str, "The pod's status.reason."]
     created: Annotated[str, "When it was created."]
     owner: Annotated[str, "Its controller; empty if it has none."]
     replaced: Annotated[bool, "Whether its owner has replaced it, so that it can be deleted."]
-    why: Annotated[str, "What its owner has, or why it stays."]
+    why: Annotated[str, "Why it counts as replaced, or why it stays."]
 
 
 def rejected_pods(pods: Iterable[ClusterPod], owners: Iterable[Body]) -> list[RejectedPod]:
@@ -76,9 +76,9 @@ def _verdict(
 ) -> tuple[bool, str]:
     """Return whether an owner has replaced a pod, and why that is so."""
     if owner.kind not in {"ReplicaSet", "Job"}:
-        return False, f"a {owner.kind} creates no other pod while this one exists, as far as is known"
+        return False, f"a {owner.kind} is not known to create another pod while this one exists"
     if body is None:
-        return False, f"its {owner.kind} was deleted, or not read"
+        return False, f"its {owner.kind} was deleted or was not read"
     if _is_deleting(body):
         return False, f"its {owner.kind} is being deleted, and the pod with it"
     live = [one for one in siblings if not one.terminal and not one.deleting]
@@ -99,8 +99,8 @@ def _of_job(
     if index is not None:
         done = [one for one in siblings if one.phase == "Succeeded"]
         if any(one.labels.get(_INDEX) == index for one in (*live, *done)):
-            return True, f"index {index} has another pod"
-        return False, f"index {index} has no other pod"
+            return True, f"another pod has index {index}"
+        return False, f"no other pod has index {index}"
     parallel = _number(body, "spec", "parallelism", default=1)
     total = (body.get("spec") or {}).get("completions")
     left = parallel if total is None else max(0, int(total) - _number(body, "status", "succeeded", default=0))

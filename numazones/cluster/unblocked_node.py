@@ -45,7 +45,7 @@ def unblocked(pod: ClusterPod, node: ClusterNode) -> UnblockedNode | None:
         tolerations = tuple(Toleration(item.key, "Equal", item.value, item.effect) for item in taints)
         constraints = replace(constraints, tolerations=(*constraints.tolerations, *tolerations))
         named = " and ".join(map(_taint_text, taints))
-        cures.append(f"the pod does not tolerate its taint {named}: tolerate it, or remove it")
+        cures.append(f"the pod does not tolerate its taint {named}: add a toleration, or remove the taint")
     free = replace(free, taints=tuple(item for item in free.taints if not _is_cordon(item)))
     if not constraints.selects(node.name, node.labels):
         cure, constraints, free = _selected(constraints, free)
@@ -63,15 +63,15 @@ def _selected(constraints: Constraints, node: ClusterNode) -> tuple[str, Constra
     if all(_may_be_set(key, node) for key in missing) and constraints.selects(node.name, labels):
         cure = (
             f"the pod's node selector keeps it away: label the node (kubectl label node {node.name} "
-            f"{' '.join(words)}), or widen the selector"
+            f"{' '.join(words)}), or relax the selector"
         )
         return cure, constraints, replace(node, labels=labels)
     kept = tuple(item for item in constraints.node_selector if item[0] not in missing)
     wider = replace(constraints, node_selector=kept)
     if wider.selects(node.name, node.labels):
-        return f"the pod's node selector {','.join(words)} keeps it away: widen it", wider, node
-    found = "node selector and node affinity keep it away: widen them"
-    cure = f"the pod's {found if missing else 'node affinity keeps it away: widen it'}"
+        return f"the pod's node selector {','.join(words)} keeps it away: relax it", wider, node
+    found = "node selector and node affinity keep it away: relax them"
+    cure = f"the pod's {found if missing else 'node affinity keeps it away: relax it'}"
     return cure, replace(constraints, node_selector=(), node_affinity=None), node
 
 

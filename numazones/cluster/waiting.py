@@ -97,11 +97,11 @@ def _waits(pod: ClusterPod, around: PodContext, *, admissible: bool) -> tuple[Wa
     if said and only and not admissible:
         return (*missing, Wait("ReleasedToFewNodes", _told_of_release(only, said)))
     if said and admissible:
-        return (*missing, Wait("Unschedulable", f"the scheduler does not place it: {said}"))
+        return (*missing, Wait("Unschedulable", f"the scheduler cannot place it: {said}"))
     name = pod.constraints.scheduler_name
     if not said and not missing and around.served and name not in around.served:
-        cure = "check that this scheduler runs, or correct spec.schedulerName"
-        return (Wait("NoScheduler", f"no scheduler seems to serve its schedulerName {name}; {cure}"),)
+        cure = "start it, or correct spec.schedulerName"
+        return (Wait("NoScheduler", f"no scheduler named {name} seems to be running; {cure}"),)
     return missing
 
 
@@ -156,14 +156,14 @@ def told_of_loss(pod: ClusterPod, nodes: tuple[str, ...]) -> str:
         next_step += ", and counts this one as a failure"
     command = f"kubectl delete pod -n {pod.namespace} {pod.name}"
     return (
-        f"the gate released it to {some_of(nodes)} only, and each of these is gone, cordoned or tainted; "
+        f"the gate released it to {some_of(nodes)} only, and every such node is gone, cordoned or tainted; "
         f"a released pod cannot go elsewhere: bring one back, or {command}, and {next_step}"
     )
 
 
 def _told_of_release(nodes: tuple[str, ...], said: str) -> str:
     return (
-        f"the gate released it to {some_of(nodes)} only, and the scheduler places it on none of them: "
+        f"the gate released it to {some_of(nodes)} only, and the scheduler cannot place it there: "
         f"{said}; a released pod cannot go elsewhere: if this persists, delete it, and its owner creates "
         f"a replacement"
     )
@@ -190,13 +190,13 @@ def _gates(
             cure = f"kubectl label namespace {pod.namespace} {OPT_IN[0]}={OPT_IN[1]}"
             yield Wait(
                 "NotOptedIn",
-                f"its gate {GATE} is not removed, because namespace {pod.namespace} does not opt in: {cure}",
+                f"its gate {GATE} is not removed, because namespace {pod.namespace} has not opted in: {cure}",
             )
         elif not around.operator_runs:
             yield Wait(
                 "NoOperator",
                 f"its gate {GATE} is not removed, because no running pod of the operator was found: check "
-                f"that it runs",
+                f"that the operator is running",
             )
         elif _NOT_SERVED in told:
             yield Wait("NotServed", told[_NOT_SERVED])

@@ -107,7 +107,7 @@ class Allocator:
         if isinstance(outcome, AllocationFailed) and {matters for _, matters in found} == {outcome.message}:
             return outcome
         unknown = AllocationUnknown(
-            "the scheduler takes resource pools in random order, which decides here: "
+            "the result depends on the random order in which the scheduler tries these resource pools: "
             + ", ".join(pools[at].full_name for at in relevant)
         )
         if factorial(len(relevant)) > _MOST_ORDERS:
@@ -162,7 +162,7 @@ class _Attempt:
             sum(sum(max(one.count for one in request) + 2 for request in claim) + 1 for claim in asks)
             > _MOST_DEPTH
         ):
-            raise SearchGivenUp("the claims request more devices than the search allows")
+            raise SearchGivenUp("the claims request more devices than this search supports")
         self._search = search = self._new_search(asks)
         if search.run():
             found = claim_allocations(self._place, self._claims, search, self._classes)

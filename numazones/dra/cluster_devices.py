@@ -182,7 +182,7 @@ def shares_devices(found: AllocatorRules | str) -> bool:
 def allocator_rules(version: str) -> AllocatorRules | str:
     """Return the rules of the scheduler that goes with kubelets of a version, or why they are not known."""
     if not version:
-        return "the release of the scheduler is not known, since no Node names its kubelet's version"
+        return "the scheduler's release is unknown, because no Node reports its kubelet's version"
     try:
         return rules(version)
     except UnknownRules as error:

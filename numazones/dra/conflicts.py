@@ -10,8 +10,8 @@ from typing import Final
 CPU_DRIVER: Final = "dra.cpu"
 _STATIC = "static"
 CURE: Final = (
-    "set cpuManagerPolicy: none on the drained node, and remove cpu_manager_state before its kubelet starts "
-    "again, or take the driver off it"
+    "drain the node, set cpuManagerPolicy: none, and remove cpu_manager_state before its kubelet starts "
+    "again, or remove the driver from the node"
 )
 
 
@@ -25,5 +25,5 @@ def cpu_conflict(drivers: Container[str], cpu_manager_policy: str) -> str:
         return ""
     return (
         f"dra-driver-cpu ({CPU_DRIVER}) gives CPUs to claims while the kubelet's static CPU manager gives "
-        "them to Guaranteed pods; neither knows of the other, so two containers may share some"
+        "them to Guaranteed pods; neither knows about the other, so two containers may get the same CPUs"
     )

@@ -109,7 +109,7 @@ class DeviceTables:
     def take_unreadable(self, resources: Iterable[str]) -> bool:
         """Take in which resources may not be read here; return whether all nodes are concerned."""
         names = sorted(resources)
-        problem = f"there is no right to read {enumeration(names)} here" if names else ""
+        problem = f"there is no permission to read {enumeration(names)}" if names else ""
         if problem == self._unreadable:
             return False
         self._unreadable = problem

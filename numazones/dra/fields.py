@@ -14,7 +14,7 @@ def text(parent: Part, name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise TypeError(f"{name} is not a string but {type(value).__name__}")
+        raise TypeError(f"{name} must be a string, not {type(value).__name__}")
     return value
 
 
@@ -24,7 +24,7 @@ def number(parent: Part, name: str) -> int:
     if value is None:
         return 0
     if not is_number(value):
-        raise TypeError(f"{name} is not an integer but {type(value).__name__}")
+        raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
     return int(value)
 
 
@@ -39,7 +39,7 @@ def part(parent: Part, name: str) -> Part:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise TypeError(f"{name} is not a mapping but {type(value).__name__}")
+        raise TypeError(f"{name} must be a mapping, not {type(value).__name__}")
     return value
 
 
@@ -47,7 +47,7 @@ def parts(parent: Part, name: str) -> Iterator[Part]:
     """Yield the mappings of a list; raises TypeError where it is something else."""
     for item in items(parent, name):
         if not isinstance(item, Mapping):
-            raise TypeError(f"{name} has an item that is not a mapping but {type(item).__name__}")
+            raise TypeError(f"items of {name} must be mappings, not {type(item).__name__}")
         yield item
 
 
@@ -71,7 +71,7 @@ def items(parent: Part, name: str) -> Sequence[Any]:
     if value is None:
         return ()
     if not isinstance(value, (list, tuple)):
-        raise TypeError(f"{name} is not a list but {type(value).__name__}")
+        raise TypeError(f"{name} must be a list, not {type(value).__name__}")
     return value
 
 

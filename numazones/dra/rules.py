@@ -86,7 +86,7 @@ def rules(version: str = "1.36", gates: Mapping[str, bool] | None = None) -> All
     minor = min(int(found[1]), NEWEST)
     if minor < OLDEST:
         raise UnknownRules(
-            f"the allocator of Kubernetes 1.{minor} is not modelled; 1.{OLDEST} is the oldest that is"
+            f"the allocator of Kubernetes 1.{minor} is not modelled; the oldest one modelled is 1.{OLDEST}"
         )
     configured = {**dict.fromkeys(_ON_BY_DEFAULT[minor], True), **(gates or {})}
     on = {name for name, value in configured.items() if value}
@@ -130,7 +130,7 @@ def _older(minor: int, on: set[str]) -> AllocatorRules:
         on & {PARTITIONABLE, TAINTS, CONSUMABLE, LISTS, *([BINDING] if CLAIM_STATUS in on else [])}
     )
     if beyond:
-        raise UnknownRules(f"the allocator of Kubernetes 1.{minor} is not modelled with {beyond[0]} on")
+        raise UnknownRules(f"the allocator of Kubernetes 1.{minor} is not modelled with {beyond[0]} enabled")
     return AllocatorRules(
         implementation=INCUBATING,
         admin_access=ADMIN_ACCESS in on,

@@ -141,8 +141,8 @@ class Search:
         self.calls += 1
         if self.calls > self._limit:
             raise SearchGivenUp(
-                f"the allocator's search takes more than {self._limit} steps, which costs the scheduler "
-                "seconds"
+                f"the allocator's search takes more than {self._limit} steps, which takes the scheduler "
+                "several seconds"
             )
         if c == len(self.asks):
             return _YES

@@ -20,11 +20,11 @@ Asks = Sequence[Sequence[Sequence[Ask]]]
 _TAKEN = "allocated"
 _CAUSES = {
     _TAKEN: "allocated",
-    "selector": "not what it selects",
+    "selector": "not matched by its selectors",
     "tainted": "tainted",
     "capacity": "without enough capacity",
-    "counters": "of partitions that no longer fit",
-    "elsewhere": "not for this node",
+    "counters": "whose partitions no longer fit",
+    "elsewhere": "not available to this node",
 }
 
 
@@ -72,7 +72,7 @@ class Shortfall:
         of_class = f"of class {ask.choice.device_class}"
         if ask.every is not None:
             if not ask.every:
-                return f"needs all devices {of_class}, and the node has none that it selects"
+                return f"needs all devices {of_class}, and none of the node's devices match"
             taken = [at for at in ask.every if self._cause(ask, at)]
             return (
                 f"needs all {len(ask.every)} devices {of_class}; {len(taken)} are not free" if taken else ""
@@ -204,7 +204,8 @@ class Shortfall:
                     ask = alternatives[0]
                     yield (
                         f"claim {ask.claim}, request {ask.request}: {_devices(ask.count)} of class "
-                        f"{ask.choice.device_class} would fit alone, but not with the requests before it"
+                        f"{ask.choice.device_class} would fit alone, but not together with the requests "
+                        "before it"
                     )
 
     def _unseen(self) -> str:
@@ -214,7 +215,7 @@ class Shortfall:
             if pool.incomplete or pool.invalid:
                 why = "is being updated" if pool.incomplete else "contradicts itself"
                 parts.append(f"pool {pool.full_name} {why}")
-        return f"; devices of some pools do not count: {enumeration(parts)}" if parts else ""
+        return f"; devices of some pools are ignored: {enumeration(parts)}" if parts else ""
 
 
 _NOBODY_SAYS = "no free device has this attribute"

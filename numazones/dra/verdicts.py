@@ -81,5 +81,5 @@ class Verdicts:
 
 def _error(verdict: object, where: str) -> NumazonesError:
     if isinstance(verdict, Unsupported):
-        return UnknownSelector(f"{where} uses {verdict}, which cannot be evaluated here")
+        return UnknownSelector(f"{where} cannot be evaluated by numazones: it uses {verdict}")
     return AllocationError(f"{where}: {verdict}")

@@ -76,7 +76,9 @@ class WrongChecksum(InvalidCheckpoint):
 
     def __init__(self, file: str, *, stored: int, computed: int) -> None:
         """Describe the error with both checksums."""
-        super().__init__(file, f"checksum {stored} is stored but {computed} fits the content")
+        super().__init__(
+            file, f"the stored checksum {stored} does not match the content, whose checksum is {computed}"
+        )
         self.stored = stored
         self.computed = computed
 
@@ -94,8 +96,8 @@ def parse_cpu_manager_state(blob: bytes) -> CPUManagerCheckpoint:
     if fields.get("allocations"):
         raise InvalidCheckpoint(
             CPU_MANAGER_STATE,
-            "allocations hold CPUs of containers that are resized in place (gate "
-            "InPlacePodVerticalScalingExclusiveCPUs), which are not modelled",
+            "allocations contain CPUs of containers that are resized in place "
+            "(feature gate InPlacePodVerticalScalingExclusiveCPUs), which is not modelled",
             cure=cures.NO_EXCLUSIVE_RESIZE,
         )
     policy = reader.text(fields.get("policyname"), "policyName")
@@ -104,7 +106,7 @@ def parse_cpu_manager_state(blob: bytes) -> CPUManagerCheckpoint:
     if any(isinstance(value, str) for value in entries.values()):
         raise InvalidCheckpoint(
             CPU_MANAGER_STATE,
-            "entries have the V1 format of kubelets before 1.18, which names container ids instead of pods",
+            "entries are in the V1 format of kubelets before 1.18, which lists container ids instead of pods",
             cure=cures.without_state_file("the node", cures.CPU_STATE_FILE),
         )
     containers = {

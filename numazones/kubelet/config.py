@@ -108,7 +108,7 @@ class KubeletConfiguration:
         """
         if not isinstance(configuration, Mapping):
             raise InvalidConfiguration(
-                f"the kubelet configuration is not a mapping but {type(configuration).__name__}"
+                f"the kubelet configuration must be a mapping, not {type(configuration).__name__}"
             )
         return cls(
             release=release(version),
@@ -264,7 +264,7 @@ def _map_field(configuration: Mapping[str, Any], name: str) -> Mapping[str, Any]
     value = configuration.get(name) or {}
     if not isinstance(value, Mapping):
         raise InvalidConfiguration(
-            f"{name} of the kubelet configuration is not a mapping but {type(value).__name__}"
+            f"{name} of the kubelet configuration must be a mapping, not {type(value).__name__}"
         )
     return value
 
@@ -273,7 +273,7 @@ def _list_field(configuration: Mapping[str, Any], name: str) -> list[Any]:
     value = configuration.get(name) or []
     if not isinstance(value, list):
         raise InvalidConfiguration(
-            f"{name} of the kubelet configuration is not a list but {type(value).__name__}"
+            f"{name} of the kubelet configuration must be a list, not {type(value).__name__}"
         )
     return value
 

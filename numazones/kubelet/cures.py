@@ -16,7 +16,7 @@ _FEW_NUMA_NODES = 8
 
 def _on_drained_node(setting: str, file: str) -> str:
     """Return what to do for a setting that a state file is bound to."""
-    return f"set {setting} on the drained node, and remove {file} before its kubelet starts again"
+    return f"drain the node, set {setting}, and remove {file} before its kubelet starts again"
 
 
 # Pods on which the kubelet hangs or crashes
@@ -38,14 +38,14 @@ NO_DISTRIBUTION: Final = "set distribute-cpus-across-numa: false"
 
 # Settings that do less than they might
 
-STATIC_CPUS: Final = _on_drained_node("cpuManagerPolicy: static, with reservedSystemCPUs,", CPU_STATE_FILE)
-STATIC_MEMORY: Final = _on_drained_node(
-    "memoryManagerPolicy: Static, with reservedMemory,", MEMORY_STATE_FILE
-)
+STATIC_CPUS: Final = _on_drained_node("cpuManagerPolicy: static, with reservedSystemCPUs", CPU_STATE_FILE)
+STATIC_MEMORY: Final = _on_drained_node("memoryManagerPolicy: Static, with reservedMemory", MEMORY_STATE_FILE)
 STRICT_RESERVATION: Final = "if you do not want this, " + _on_drained_node(
     'strict-cpu-reservation: "true" in cpuManagerPolicyOptions', CPU_STATE_FILE
 )
-REQUIRED_ALIGNMENT: Final = "set topologyManagerPolicy: restricted or single-numa-node for pods that must be"
+REQUIRED_ALIGNMENT: Final = (
+    "set topologyManagerPolicy: restricted or single-numa-node for pods that must be aligned"
+)
 NOTHING_TO_ALIGN: Final = "leave it, or set topologyManagerPolicy: none"
 EFFECTIVE_DISTRIBUTION: Final = "remove the option, or set topologyManagerPolicy: restricted"
 UNKNOWN_OPTION: Final = (
@@ -110,7 +110,7 @@ def allowed_numa_nodes(count: int) -> str:
 
 def no_reservation_of(kind: str) -> str:
     """Return what to do about reserved memory of a kind that no other field reserves."""
-    return f"remove {kind} from reservedMemory: no other field reserves any"
+    return f"remove {kind} from reservedMemory: no other field reserves it"
 
 
 def matching_reservations(expected: str, kept: str, difference: str) -> str:
@@ -122,7 +122,7 @@ def matching_reservations(expected: str, kept: str, difference: str) -> str:
         difference: how much they would have to change instead, such as ``1Gi more``.
     """
     return (
-        f"let reservedMemory add up to {expected}, which is {kept}, "
+        f"make reservedMemory add up to {expected}, which is {kept}, "
         f"or change kubeReserved or systemReserved by the same amount: {difference}; if you change "
         f"reservedMemory, drain the node and remove {MEMORY_STATE_FILE} before its kubelet starts again"
     )
@@ -130,4 +130,4 @@ def matching_reservations(expected: str, kept: str, difference: str) -> str:
 
 def best_effort_on(node: str) -> str:
     """Return what aligns a pod that its kubelet places without looking at NUMA nodes."""
-    return f"set topologyManagerPolicy: best-effort on {node}, and recreate it"
+    return f"set topologyManagerPolicy: best-effort on {node} and recreate the pod"

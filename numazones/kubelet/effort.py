@@ -112,8 +112,8 @@ def check_ids(unmaskable: Collection[int], setting: str) -> None:
 
 def _crash(unmaskable: Iterable[int], setting: str) -> str:
     return (
-        f"under {setting}: its sets of NUMA nodes hold ids from 0 to 63, and this machine has NUMA node "
-        f"{_enumerated(unmaskable)}"
+        f"under {setting}: its sets of NUMA nodes can only hold ids from 0 to 63, but this machine has "
+        f"NUMA node {_enumerated(unmaskable)}"
     )
 
 

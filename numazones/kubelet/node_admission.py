@@ -120,7 +120,7 @@ def _pressure(node: NodeInfo, pod: PodInfo) -> tuple[str, str, str] | None:
     return (
         EVICTED,
         f"The node had condition: [{' '.join(node.pressures)}]. ",
-        f"the node is under pressure ({', '.join(node.pressures)}) and takes no such pods until that is over",
+        f"the node is under pressure ({', '.join(node.pressures)}) and rejects such pods until that ends",
     )
 
 
@@ -158,7 +158,7 @@ class _Insufficient:
     @property
     def sentence(self) -> str:
         if self.resource == PODS:
-            return f"the node runs {pluralize(self.used, 'pod')} and takes at most {self.capacity}"
+            return f"the node runs {pluralize(self.used, 'pod')} and allows at most {self.capacity}"
         asked, used, capacity = figures(self.resource, self.requested, self.used, self.capacity)
         return f"requests {asked} {self.resource}; pods on the node request {used} of its {capacity}"
 
@@ -189,7 +189,7 @@ def _objections(node: NodeInfo, pod: PodInfo, granted: Node) -> Iterator[_AnyObj
 _SENTENCES = {
     NODE_AFFINITY: "its node selector or affinity does not match this node",
     NODE_PORTS: "a host port that it requests is taken on this node",
-    TAINT_TOLERATION: "the node has a taint of effect NoExecute that it does not tolerate",
+    TAINT_TOLERATION: "the node has a NoExecute taint that the pod does not tolerate",
 }
 
 
@@ -199,7 +199,7 @@ def _predicate(name: str, description: str) -> NodeObjection:
 
 def operating_system(os: str, pod: PodInfo) -> NodeObjection | None:
     """Return the objection to a pod for another operating system, which no scheduler looks at."""
-    sentence = f"it is not for {os}, which the node runs"
+    sentence = f"it is not for {os}, the node's operating system"
     if dict(pod.pod.labels).get(OS_LABEL, os) != os:
         message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
         return NodeObjection(PODOS_LABEL, message, sentence)

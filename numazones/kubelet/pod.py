@@ -120,7 +120,7 @@ class Pod:
         'web'
         """
         if not isinstance(pod, Mapping):
-            raise InvalidPod(f"a pod is not a mapping but {type(pod).__name__}")
+            raise InvalidPod(f"a pod must be a mapping, not {type(pod).__name__}")
         metadata = _map_field(pod, "metadata")
         spec = _map_field(pod, "spec")
         status = _map_field(pod, "status")
@@ -210,7 +210,7 @@ def _map_field(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not value:
         return _NOTHING
     if not isinstance(value, (dict, Mapping)):  # a dict is told at once, other mappings slowly
-        raise InvalidPod(f"the pod's {name} is not a mapping but {type(value).__name__}")
+        raise InvalidPod(f"the pod's {name} must be a mapping, not {type(value).__name__}")
     return value
 
 
@@ -239,7 +239,7 @@ def _kubelet_uid(metadata: Mapping[str, Any]) -> str:
 def _priority(spec: Mapping[str, Any]) -> int | None:
     priority = spec.get("priority")
     if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int)):
-        raise InvalidPod(f"the pod's priority is not an integer but {priority!r:.50}")
+        raise InvalidPod(f"the pod's priority must be an integer, not {priority!r:.50}")
     return priority
 
 

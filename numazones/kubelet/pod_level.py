@@ -63,8 +63,8 @@ def _empty_pool(
                 noun = plural if kind == "cpu" else kind
                 return EmptySharedPool(
                     f"pod rejected, pod has shared init containers but no {noun} available for them",
-                    f"its sidecars take all the {kind} that the pod has as a whole, which leaves none to "
-                    f"init containers without {kind} of their own",
+                    f"its sidecars take all the {kind} that the pod has as a whole, which leaves "
+                    f"none for init containers without {kind} of their own",
                 )
             continue
         shared = shared or not amounts
@@ -74,8 +74,8 @@ def _empty_pool(
         return EmptySharedPool(
             f"pod rejected, sum of exclusive container {kind} requests equals pod budget, "
             f"leaving no {plural} for shared containers",
-            f"some of its containers take all the {kind} that the pod has as a whole, which leaves none to "
-            f"containers without {kind} of their own",
+            f"some of its containers take all the {kind} that the pod has as a whole, which leaves "
+            f"none for containers without {kind} of their own",
         )
     return None
 

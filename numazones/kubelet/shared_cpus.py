@@ -88,6 +88,6 @@ def _sentence(
     age = ", the younger," if all(times) and times[0] != times[1] else ""
     return (
         f"{enumeration([oldest, *younger])} {'all' if len(younger) > 1 else 'both'} hold {cpus}: delete "
-        f"{enumeration(younger)}{age} to end that, then {oldest} as soon as it can be spared: the kubelet "
-        f"considers {cpus} free until {oldest} is gone"
+        f"{enumeration(younger)}{age} to resolve this, then {oldest} as soon as it can be spared: the "
+        f"kubelet considers {cpus} free until {oldest} is gone"
     )

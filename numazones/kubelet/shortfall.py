@@ -175,7 +175,7 @@ class _Inspection:
         wanted, per_core = self.attempt.demand.cpus, manager.topology.cpus_per_core
         if wanted % per_core:
             return KubeletShortfall(
-                f"needs {pluralize(wanted, 'CPU')}, not a multiple of a core's {per_core} threads"
+                f"needs {pluralize(wanted, 'CPU')}, which is not a multiple of a core's {per_core} threads"
             )
         whole = (self.attempt.cpus.default & ~manager.reserved_physical).bit_count()
         possible = (manager.topology.all_cpus & ~manager.reserved_physical).bit_count() >= wanted
@@ -210,8 +210,8 @@ class _Inspection:
         needs_words = f"needs {amounts}"
         if affinity:
             needs_words = (
-                f"the Topology Manager chose {name_numas(affinity)} for it, and {amounts} are not "
-                "available there, even together with other NUMA nodes"
+                f"the Topology Manager chose {name_numas(affinity)} for it, but {amounts} "
+                "are not available there, even together with other NUMA nodes"
             )
         if not per_mask:
             return KubeletShortfall(f"{needs_words}; {self._groups_text()}")
@@ -244,7 +244,7 @@ class _Inspection:
         for need in needs:
             if self._is_nowhere(need):
                 return KubeletShortfall(
-                    f"needs {_amount(need.resource, need.amount)}, but the plugin places them on NUMA nodes "
+                    f"needs {_amount(need.resource, need.amount)}, but the plugin reports them on NUMA nodes "
                     "that this machine does not have, so no set of NUMA nodes offers any"
                 )
         widths = sorted({need.width for need in needs})
@@ -255,9 +255,9 @@ class _Inspection:
         masks = [mask for mask in everywhere if self._holds_reusable(mask, needs)]
         if not masks:
             return KubeletShortfall(
-                f"must reuse what its init containers had, which is on more than {_nodes(width)}"
+                f"must reuse what its init containers had, which spans more than {_nodes(width)}"
             )
-        bound = "" if len(masks) == len(everywhere) else " (bound there by what its init containers left)"
+        bound = "" if len(masks) == len(everywhere) else " (it must reuse what init containers left there)"
         per_mask = {mask: self._shortages(mask, needs) for mask in masks}
         for need in needs:
             lacking = [

@@ -308,7 +308,7 @@ class Release:
             if self.follows(rule) and rule.confidence not in _SURE:
                 yield f"{self}: {rule.what} ({rule.confidence}, not run)"
             elif (rule.fix and self._is_patched) or 0 < rule.perhaps_since <= self.minor < rule.since:
-                yield f"{self.unread or self} may have a rule of 1.{rule.since} already: {rule.what}"
+                yield f"{self.unread or self} may already have a rule of 1.{rule.since}: {rule.what}"
 
     @property
     def _is_patched(self) -> bool:
@@ -409,10 +409,10 @@ def unreleased_options(options: Iterable[str]) -> tuple[str, ...]:
     """Return sentences about the options that no kubelet release knows.
 
     >>> unreleased_options(["numa-score-weights", "full-pcpus-only"])
-    ('option numa-score-weights is in no release: a released kubelet does not start with it',)
+    ('no release has option numa-score-weights: a released kubelet does not start with it',)
     """
     return tuple(
-        f"option {option} is in no release: a released kubelet does not start with it"
+        f"no release has option {option}: a released kubelet does not start with it"
         for option in sorted(UNRELEASED_OPTIONS.intersection(options))
     )
 

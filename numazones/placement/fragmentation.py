@@ -60,7 +60,7 @@ class Shape:
             except quantity.InvalidQuantity:
                 number = quantity.ZERO
             if name == CPU and number.nanos > 0 and number.milli() % 1000:
-                raise InvalidShape(f"cpu={amount} is not whole CPUs: {_SHARED}; use for example cpu=16")
+                raise InvalidShape(f"cpu={amount} is not whole CPUs: {_SHARED}; use cpu=16, for example")
             if not separator or not name or number.nanos <= 0 or number.milli() % 1000:
                 wrong = (
                     f"invalid quantity {amount!r} for {name}"
@@ -74,7 +74,7 @@ class Shape:
         if CPU not in resources:
             meant = next(filter(None, (did_you_mean(name, [CPU]) for name in resources)), "")
             raise InvalidShape(
-                f"shape {text!r} requests no CPUs" + (meant or f": {_SHARED}; add for example cpu=16")
+                f"shape {text!r} requests no CPUs" + (meant or f": {_SHARED}; add cpu=16, for example")
             )
         return cls(tuple(sorted(resources.items())))
 

@@ -29,11 +29,11 @@ class DeviceUse:
     held: int
     """Of the healthy ones."""
     healthy: int
-    total: Annotated[int, "All there are, unhealthy ones too."]
+    total: Annotated[int, "Total number, including unhealthy ones."]
     """Near a zone; a device of several zones counts in each of them."""
 
     @property
-    def free(self) -> Annotated[int, "Healthy ones that nobody holds."]:
+    def free(self) -> Annotated[int, "Healthy ones that no container holds."]:
         """Return how many are still free."""
         return self.healthy - self.held
 
@@ -102,7 +102,7 @@ class NUMAShare:
     devices: Annotated[tuple[HeldDevices, ...], "By resource."]
     alignment: Annotated[
         str | None,
-        "Of the whole pod, on whatever NUMA nodes it is: aligned, remote or spanning; null: not known.",
+        "Alignment of the whole pod, over all its NUMA nodes: aligned, remote or spanning; null: not known.",
     ] = None
 
 

@@ -45,9 +45,9 @@ Users = tuple[tuple[str, str], ...]
 class ForeseenDevice:
     """A device that the scheduler would allocate."""
 
-    request: Annotated[str, "Request of the claim; of alternatives, REQUEST/ALTERNATIVE."]
+    request: Annotated[str, "Request of the claim; REQUEST/ALTERNATIVE if it has alternatives."]
     driver: Annotated[str, "Its driver."]
-    pool: Annotated[str, "Its pool, often named like the node."] = field(compare=False)
+    pool: Annotated[str, "Its pool, often named after the node."] = field(compare=False)
     device: Annotated[str, "Its name."]
     numa: Annotated[int | None, "NUMA node where it is; null if its driver does not say."]
     pcie_roots: Annotated[
@@ -307,7 +307,7 @@ class _Question:
             raise _NotKnown(f"ResourceClaim {one.claim} is not known")
         if found is None:
             raise _NotKnown(
-                f"ResourceClaimTemplate {one.template} is not known, and no claim was made from it"
+                f"ResourceClaimTemplate {one.template} is not known, and no claim was created from it"
             )
         return found
 

@@ -651,7 +651,7 @@ class Forecast:
                 sentence = _with_empty_node(sentence, one, node)
         elif behind is not None and behind.standing is NodeAnswer.REJECTS:
             said = behind.sentence if behind.rejection is None else behind.rejection.shortfall(node).sentence
-            sentence = f"{sentence}; and the pod {said}"
+            sentence = f"{sentence}; in addition, {_of('the pod', said)}"
             return _with_empty_node(sentence, behind, node), brief, ()
         return sentence, brief, ()
 
@@ -705,11 +705,16 @@ def _with_empty_node(sentence: str, one: NodeVerdict, node: str) -> str:
     if one.hopeless is None or any(words in sentence for words in _SAYS_SO):
         return sentence
     if one.rejection is not None:
-        return f"{sentence}; the node would not take it {_EVEN_WHEN_EMPTY}"
+        return f"{sentence}; the node would not admit it {_EVEN_WHEN_EMPTY}"
     why = one.hopeless.shortfall(node).sentence
     if _EVEN_WHEN_EMPTY in why:
-        return f"{sentence}; and the pod {why}"
-    return f"{sentence}; and {_EVEN_WHEN_EMPTY} the node would not take the pod, which {why}"
+        return f"{sentence}; in addition, {_of('the pod', why)}"
+    return f"{sentence}; {_EVEN_WHEN_EMPTY}, the node would not admit the pod: {_of('it', why)}"
+
+
+def _of(subject: str, sentence: str) -> str:
+    """Begin a sentence with its subject, unless it has one of its own."""
+    return f"{subject} {sentence}" if sentence.startswith(("needs ", "requests ", "must ")) else sentence
 
 
 def _candidate(name: str, one: NodeVerdict) -> Candidate:

@@ -117,7 +117,10 @@ def _alignment(kind: PodKind, verdict: NodeVerdict) -> str:
 
 def _where(verdict: NodeVerdict) -> str:
     if verdict.approximate:
-        return "the node publishes no NUMAZones, so where the pod's CPUs and devices would be is not exact"
+        return (
+            "the node publishes no NUMAZones, so it is not known exactly where the pod's CPUs and devices "
+            "would be"
+        )
     if verdict.devices is not None:
         return verdict.devices.sentence
     return f"CPUs, memory and devices on {name_numas(cpuset.of(verdict.zones))}: not aligned"

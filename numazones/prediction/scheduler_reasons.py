@@ -38,7 +38,7 @@ def scheduler_reason(verdict: NodeVerdict) -> str:
 
 def _known_all_the_same(verdict: NodeVerdict) -> str:
     if verdict.would_reject:
-        return "; as last known they would reject the pod"
+        return "; in their last known state, they would reject the pod"
     return "; their exporters have not published it yet" if verdict.unseen else ""
 
 

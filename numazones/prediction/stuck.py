@@ -37,11 +37,11 @@ class Waiting(NamedTuple):
 class PodCounts:
     """Number of pods without a node, by what keeps them, and of rejected pods."""
 
-    stuck: Annotated[int, "Pods that wait, and that no node would admit or something else keeps waiting."]
+    stuck: Annotated[int, "Waiting pods that no node would admit or that something else keeps waiting."]
     nowhere: Annotated[int, "Of the stuck pods, those that no node would admit."]
     unknown: Annotated[int, "Of the stuck pods, those for which this is unknown."]
     kept: Annotated[int, "Of the stuck pods, those that a node would admit but something else keeps waiting."]
-    fitting: Annotated[int, "Pods that wait and are about to get a node."]
+    fitting: Annotated[int, "Waiting pods that are about to get a node."]
     rejected: Annotated[int, "Pods that a kubelet rejected; they stay until they are deleted."]
 
     @classmethod

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 from numazones.apimachinery.label_selector import InvalidSelector, LabelSelector
 from numazones.cluster.cluster import ClusterPod
 from numazones.object_faults import About
+from numazones.wording import pluralize
 
 ALWAYS_ALLOW = "AlwaysAllow"
 _MAX_DISRUPTED_PODS = 2000
@@ -74,12 +75,13 @@ class Budget:
         if self.disruptions_allowed < 0:
             return f"PodDisruptionBudget {name} states a negative number of allowed disruptions"
         if self.disrupted_pods + used > _MAX_DISRUPTED_PODS:
-            return f"PodDisruptionBudget {name} has too many evictions that are not confirmed yet"
+            return f"PodDisruptionBudget {name} has too many evictions that have not been confirmed yet"
         if self.disruptions_allowed > used:
             return ""
         if used:
             return (
-                f"blocked by PodDisruptionBudget {name}: all {self.disruptions_allowed} it allows are planned"
+                f"blocked by PodDisruptionBudget {name}: the plan already uses the "
+                f"{pluralize(self.disruptions_allowed, 'eviction')} that it allows"
             )
         return (
             f"blocked by PodDisruptionBudget {name}: needs {self.desired_healthy} healthy pods, "

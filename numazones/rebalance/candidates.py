@@ -157,7 +157,7 @@ def _unforeseeable(pod: ClusterPod, situation: Situation, policy: Policy) -> Ite
     model = pod if owner is None else situation.templates.get(owner.uid, pod)
     if model.constraints.beyond:
         rules_ = ", ".join(model.constraints.beyond)
-        yield Objection("Unforeseeable", f"where its replacement will run cannot be foreseen: {rules_}")
+        yield Objection("Unforeseeable", f"where its replacement will run cannot be predicted: {rules_}")
     if pod.volume_claims and policy.target is not ReplacementTarget.SAME:
         claims = ", ".join(pod.volume_claims)
         yield Objection(
@@ -191,7 +191,7 @@ def _limit_objections(pod: ClusterPod, situation: Situation, policy: Policy) -> 
     surroundings = situation.surroundings
     rejection = PlannedEvictions(policy.limits, surroundings.replicas).rejection(pod)
     if rejection:
-        cure = "; limits.evictSingleReplicas lets it go" if rejection == ONLY_REPLICA else ""
+        cure = "; to allow its eviction, set limits.evictSingleReplicas" if rejection == ONLY_REPLICA else ""
         yield Objection("Limits", f"{rejection}{cure}")
     rejection = surroundings.headroom.rejection(pod)
     if rejection:

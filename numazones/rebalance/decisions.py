@@ -42,7 +42,7 @@ def approval_problem(
         cure = f"set its spec.mode to {Mode.APPROVE}"
         problem = f"policy {name} is in mode {mode}, which needs no approval; {cure}"
     elif phase != PlanPhase.PROPOSED:
-        problem = f"it is {phase} already"
+        problem = f"it is already {phase}"
     elif now is not None and spec.expires and timestamp.parse(spec.expires) < now:
         problem = f"it expired at {spec.expires}; the operator proposes a new plan if one is still needed"
     return problem
@@ -55,4 +55,4 @@ def rejection_problem(status: RebalanceRecommendationStatus) -> str:
 
 def _ended(status: RebalanceRecommendationStatus) -> str:
     """Say how a plan ended."""
-    return f"it is {status.phase} already{f': {status.message}' if status.message else ''}"
+    return f"it is already {status.phase}{f': {status.message}' if status.message else ''}"

@@ -141,7 +141,7 @@ def _protection_objections(pod: ClusterPod, protections: Protections) -> Iterato
     if PREFER_NO_EVICTION in pod.annotations and protections.no_eviction_policy == names.MANDATORY:
         yield Objection("PreferNoEviction", "pod asks not to be evicted and the policy makes that mandatory")
     if eviction_cost(pod) == NEVER:
-        yield Objection("EvictionCost", "pod has the highest eviction cost, which means never")
+        yield Objection("EvictionCost", "pod has the highest eviction cost, which rules out eviction")
     if names.SYSTEM_CRITICAL in protections:
         yield from _priority_objections(pod, protections)
     if not pod.owners:

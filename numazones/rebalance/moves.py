@@ -38,7 +38,7 @@ class Disruption(NamedTuple):
     qos: int = 0
     """Burstable pods count one, Guaranteed ones two."""
     reluctant: int = 0
-    """Pods that prefer no eviction."""
+    """Pods that ask not to be evicted."""
     cost: int = 0
     """Sum of the eviction costs that annotations give pods."""
 
@@ -74,7 +74,7 @@ class Move:
     """For the plan to hold; empty: any choice is right."""
     after_pending: bool = False
     """Whether the pending pods must be placed before the replacement is."""
-    why: Annotated[str, "What the move brings."] = ""
+    why: Annotated[str, "What the move gains."] = ""
 
     @property
     def name(self) -> Annotated[str, "NAMESPACE/NAME.", Named("pod")]:
@@ -87,7 +87,7 @@ class Move:
         return Place(self.pod.node, self.zones)
 
     @property
-    def target(self) -> Annotated[Place, "Where its replacement goes.", Named("to")]:
+    def target(self) -> Annotated[Place, "Where its replacement will run.", Named("to")]:
         """Return the place where the replacement must run."""
         return Place(self.node, self.target_zones)
 
@@ -117,13 +117,13 @@ class PlanFound:
     """One plan."""
 
     ANSWER: ClassVar = ("gain", "minimal", "cpus", "moves")
-    moves: Annotated[tuple[Move, ...], "In their order."]
+    moves: Annotated[tuple[Move, ...], "The moves, in order."]
     before: int
     """What the goal counts now."""
     after: int
     """What it counts when all moves are made."""
     placements: tuple[PlacedPod, ...] = ()
-    minimal: Annotated[bool, "Whether it is proven that fewer moves are not enough."] = False
+    minimal: Annotated[bool, "Whether fewer moves are proven not to be enough."] = False
 
     @property
     def gain(self) -> Annotated[int, "How many more pods or shapes fit afterwards."]:

@@ -110,7 +110,7 @@ def _undoing(undoes: Mapping[str, FreedNode]) -> str:
     nodes = ", ".join(sorted(undoes))
     policies = " and ".join(sorted({emptied.policy for emptied in undoes.values()}))
     until = timestamp.format(max(emptied.until for emptied in undoes.values()))
-    return f"would fill {nodes}, where plans of policy {policies} made room; it waits until {until}"
+    return f"would fill {nodes}, where plans of policy {policies} made room; this policy waits until {until}"
 
 
 @dataclass(eq=False, repr=False)
@@ -190,7 +190,7 @@ class _Planning:
         if not self._movable:
             return f"no pod may be moved{spared}"
         within = pluralize(self._policy.max_evictions, "eviction")
-        late = " before time was up" if self._expired() else ""
+        late = " before time ran out" if self._expired() else ""
         barred = pluralize(len(self._forbidden), "move")
         besides = (
             f"; excluded until the cooldown ends: {barred} of plans that failed or were rejected"
@@ -313,7 +313,7 @@ class _Planning:
         before, after = free_block(source), free_block(freed)
         if after > before:
             return f"free CPUs on one NUMA node of {source.name} grow from {before} to {after}"
-        return f"gives back {format_milli(pod.requests.get('cpu', 0))} CPUs on {source.name}"
+        return f"frees {format_milli(pod.requests.get('cpu', 0))} CPUs on {source.name}"
 
     def _prove_with_fewest_affinities(self, draft: PlanFound) -> PlanFound | Proof:
         """Return the plan with no more affinities than it needs, or why it does not hold."""

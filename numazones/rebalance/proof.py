@@ -152,12 +152,12 @@ class _Play:
             placed = place(node, move.replacement)
             if placed.node is None:
                 raise Disproved(
-                    f"the replacement of {move.pod.full_name} may be put on node {node.name}, which would "
-                    f"not admit it: {'; '.join(placed.rejections)}"
+                    f"the replacement of {move.pod.full_name} may be scheduled to node {node.name}, which "
+                    f"would not admit it: {'; '.join(placed.rejections)}"
                 )
             if isinstance(self._goal, Align) and self._worth(placed.node) < self._worth(node):
                 raise Disproved(
-                    f"the replacement of {move.pod.full_name} may be put on node {node.name}, "
+                    f"the replacement of {move.pod.full_name} may be scheduled to node {node.name}, "
                     "where it would not be aligned"
                 )
             self._move(index + 1, cluster.with_node(placed.node))
@@ -181,8 +181,8 @@ class _Play:
             placed = place(node, move.replacement)
             if placed.node is None:
                 raise Disproved(
-                    f"a pending pod may come before the replacement of {move.pod.full_name}, which node "
-                    f"{node.name} would then not admit: {'; '.join(placed.rejections)}"
+                    f"a pending pod may be scheduled before the replacement of {move.pod.full_name}; "
+                    f"node {node.name} would then not admit the replacement: {'; '.join(placed.rejections)}"
                 )
 
     def _check_others(self, move: Move, cluster: Cluster) -> None:
@@ -209,27 +209,27 @@ class _Play:
         excluded = ReplacementTarget.OTHER if node.name == move.pod.node else ReplacementTarget.SAME
         if self._policy.target is excluded:
             raise Disproved(
-                f"the replacement of {move.pod.full_name} may be put on node {node.name}, "
+                f"the replacement of {move.pod.full_name} may be scheduled to node {node.name}, "
                 f"but the policy's target is {self._policy.target}"
             )
         if relocation(move.pod, node.name) in self._forbidden:
             raise Disproved(
-                f"the replacement of {move.pod.full_name} may be put on node {node.name}, but a plan that "
-                f"moved a pod of the same owner from {move.pod.node} to there failed or was rejected "
-                "within the cooldown"
+                f"the replacement of {move.pod.full_name} may be scheduled to node {node.name}, but a plan "
+                f"that moved a pod of the same owner from {move.pod.node} to that node failed or was "
+                "rejected within the cooldown"
             )
         emptied = self._closed.get(node.name)
         if emptied is not None:
             raise Disproved(
-                f"the replacement of {move.pod.full_name} may be put on node {node.name}, where a plan of "
-                f"policy {emptied.policy} made room; until {timestamp.format(emptied.until)} only plans "
+                f"the replacement of {move.pod.full_name} may be scheduled to node {node.name}, where a plan "
+                f"of policy {emptied.policy} made room; until {timestamp.format(emptied.until)} only plans "
                 "for pending pods may use it"
             )
 
     def _options(self, pod: ClusterPod, cluster: Cluster, affinity: tuple[str, ...]) -> list[ClusterNode]:
         if pod.constraints.beyond:
             raise Disproved(
-                f"where {pod.full_name} will run cannot be foreseen: {', '.join(pod.constraints.beyond)}"
+                f"where {pod.full_name} will run cannot be predicted: {', '.join(pod.constraints.beyond)}"
             )
         unknown = self._situation.left_out.nodes
         if unknown and not affinity:
@@ -266,8 +266,8 @@ class _Play:
             placed = place(node, placement.pod)
             if placed.node is None:
                 raise Disproved(
-                    f"pod {placement.pod.full_name} may be put on node {node.name}, which would not admit "
-                    f"it: {'; '.join(placed.rejections)}"
+                    f"pod {placement.pod.full_name} may be scheduled to node {node.name}, which would not "
+                    f"admit it: {'; '.join(placed.rejections)}"
                 )
             self._place(index + 1, cluster.with_node(placed.node))
 

@@ -31,14 +31,14 @@ class PolicyReport:
     goal: Annotated[str, "In words."]
     before: Annotated[int, "Value of the goal now: how many pods or shapes fit."]
     after: Annotated[int, "How many fit after all plans."]
-    plans: Annotated[tuple[PlanFound, ...], "Run them one after the other."]
+    plans: Annotated[tuple[PlanFound, ...], "The plans, to be run one after the other."]
     reason: Annotated[str, "Why no further plan was found."]
     movable: Annotated[int, "Pods that may be moved."]
-    unmovable: Annotated[Mapping[str, int], "Rule → pods that stay because of it.", _by_rule]
+    unmovable: Annotated[Mapping[str, int], "Rule → number of pods that it keeps in place.", _by_rule]
     """One pod may be kept by several."""
 
     @property
-    def evictions(self) -> Annotated[int, "Of all plans."]:
+    def evictions(self) -> Annotated[int, "Number of evictions in all plans."]:
         """Evictions of all plans together."""
         return sum(len(made.moves) for made in self.plans)
 
@@ -64,7 +64,7 @@ def what_if(
     before = situation.isolated(lambda sound: measure(goal, sound.cluster))
     plans: list[PlanFound] = []
     settled = 0
-    reason = f"after {pluralize(max_plans, 'plan')} the search stopped"
+    reason = f"the search stopped after {pluralize(max_plans, 'plan')}"
     while len(plans) < max_plans:
         outcome = plan(goal, situation, policy, expired=Effort(effort))
         if outcome.plan is None:

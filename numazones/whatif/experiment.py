@@ -129,9 +129,9 @@ def shape_of(pods: Iterable[ClusterPod], nodes: Iterable[NodeTemplate | ClusterN
 class Estimate:
     """A measure over the runs, with its 95 % interval."""
 
-    mean: Annotated[float, "Over the runs."]
-    low: Annotated[float, "Where the interval begins."]
-    high: Annotated[float, "Where it ends."]
+    mean: Annotated[float, "Mean over the runs."]
+    low: Annotated[float, "Lower end of its 95 % interval."]
+    high: Annotated[float, "Upper end of its 95 % interval."]
 
     @classmethod
     def of(cls, values: Sequence[float], *counts: int) -> Self:
@@ -145,8 +145,8 @@ class Estimate:
 class EstimatedDifference(Estimate):
     """Difference from the first variant, within the same run."""
 
-    more: Annotated[int, "Runs in which there was more."]
-    less: Annotated[int, "Runs in which there was less."]
+    more: Annotated[int, "Runs in which the value was higher."]
+    less: Annotated[int, "Runs in which the value was lower."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +169,10 @@ class Comparison:
     seed: Annotated[int, "Seed of the random runs."]
     runs: Annotated[int, "Runs that were made."]
     asked: Annotated[int, "Runs that were requested."]
-    shape: Annotated[Shape | None, "CPUs that no further such pod can use are stranded.", _text]
-    variants: Annotated[tuple[VariantFigures, ...], "The first is what the others are compared with."]
+    shape: Annotated[Shape | None, "CPUs that no further pod of this shape can use are stranded.", _text]
+    variants: Annotated[tuple[VariantFigures, ...], "The others are compared with the first one."]
     doubts: Annotated[
-        tuple[str, ...], "What is not certain because of the kubelets' releases and options; usually empty."
+        tuple[str, ...], "What is uncertain because of the kubelets' releases and options; usually empty."
     ] = ()
 
 

@@ -97,7 +97,7 @@ def parse(text: str) -> tuple[Machine, Mapping[str, tuple[Device, ...]]]:
 def _invalid(text: str, why: str) -> InvalidMachineType:
     return InvalidMachineType(
         f"{text!r} is not a machine: {why}; "
-        "write for example sockets=2,numa=4,cores=64,threads=2,memory=512Gi"
+        "use a value such as sockets=2,numa=4,cores=64,threads=2,memory=512Gi"
     )
 
 

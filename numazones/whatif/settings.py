@@ -167,7 +167,7 @@ def _kept_memory(config: KubeletConfiguration, changed: Mapping[str, str]) -> Ke
     missing = [name for name in FIELDS if name not in changed]
     if missing and not known:
         raise IneffectiveSetting(
-            f"{', '.join(changed)}: NUMAZones give only the sum of {', '.join(FIELDS)}; set "
+            f"{', '.join(changed)}: NUMAZones contain only the sum of {', '.join(FIELDS)}; set "
             f"{enumeration(missing)} too (0 where there is none)"
         )
     return _kept({**known, **changed})

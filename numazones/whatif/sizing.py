@@ -44,12 +44,12 @@ class Size:
     TITLE: ClassVar = "MachineCount"
     ANSWER: ClassVar = ("settings", "machines", "at_least", "left", "stranded", "crossing", "misfit")
     settings: Annotated[Settings, "Settings of the kubelet."]
-    machines: Annotated[int, "Null where some pod fits not even an empty machine.", or_null]
+    machines: Annotated[int, "Null if some pod does not fit even on an empty machine.", or_null]
     at_least: Annotated[int, "A lower bound: fewer machines cannot hold the pods.", or_null]
     outcome: TrialResult
     """Of all pods on those machines; what no further pod of the smallest group could use is stranded."""
     left: Annotated[int, "CPUs that stay free on these machines.", Named("cpusLeft")]
-    misfit: Annotated[str, "The pod that fits no machine; empty where all do."] = ""
+    misfit: Annotated[str, "The pod that does not fit on the machine; empty if all pods fit."] = ""
     """With why; the figures are then of no pods."""
 
     @property
@@ -64,7 +64,7 @@ class Size:
     @property
     def crossing(
         self,
-    ) -> Annotated[int, "Pods that get CPUs of several NUMA nodes.", Named("podsAcrossNUMANodes")]:
+    ) -> Annotated[int, "Pods that get CPUs from several NUMA nodes.", Named("podsAcrossNUMANodes")]:
         """Pods on several NUMA nodes."""
         return self.outcome.crossing
 

@@ -82,11 +82,13 @@ class PodGroup:
             if not separator or not name or not _sensible(amount):
                 raise InvalidGroup(
                     f"{text!r} is not a group of pods: {part.strip()!r} is not a resource with an amount; "
-                    "write for example 20xcpu=4,memory=8Gi or 20xcpu=2-8,memory=8Gi"
+                    "use a group such as 20xcpu=4,memory=8Gi or 20xcpu=2-8,memory=8Gi"
                 )
             amounts[name] = amount
         if CPU not in amounts:
-            raise InvalidGroup(f"{text!r} is not a group of pods: it requests no CPUs; add for example cpu=4")
+            raise InvalidGroup(
+                f"{text!r} is not a group of pods: it requests no CPUs; add cpu=4, for example"
+            )
         return cls(count, tuple(sorted(amounts.items())))
 
     @property

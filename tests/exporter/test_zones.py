@@ -668,7 +668,9 @@ def test_cpu_assigned_to_two_pods_gets_its_own_condition() -> None:
     assert condition(found, "Consistent")[:2] == ("True", "SourcesAgree")
     status, reason, text = condition(found, "CPUsExclusive")
     assert (status, reason) == ("False", "CPUsOfTwoPods")
-    assert text.startswith("ns/pod-b and ns/pod-a both hold CPU 2: delete ns/pod-a, the younger, to end that")
+    assert text.startswith(
+        "ns/pod-b and ns/pod-a both hold CPU 2: delete ns/pod-a, the younger, to resolve this"
+    )
     published = build(found)
     assert [zone.status and zone.status.resources[0].assigned for zone in published] == ["0", "2"]
     node = node_from_zones(published)
@@ -678,7 +680,7 @@ def test_cpu_assigned_to_two_pods_gets_its_own_condition() -> None:
 
 def test_no_pod_is_called_younger_without_the_pod_list() -> None:
     _, _, text = condition(observation(**of_two_pods(pods=None)), "CPUsExclusive")
-    assert "delete ns/pod-b to end that" in text
+    assert "delete ns/pod-b to resolve this" in text
 
 
 def test_returned_cpu_held_by_another_pod_counts_as_in_kubelet() -> None:

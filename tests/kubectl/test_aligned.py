@@ -177,16 +177,19 @@ def test_document_by_owner_lists_every_owner_and_each_bare_pod(run: Run, tmp_pat
 
 def test_why_explains_a_pod_that_runs_and_is_not_aligned(run: Run, dump: Path) -> None:
     result = run("why", "team/db-1", "-f", dump)
-    evict = "evict it: its replacement will be aligned, on NUMA node 1 of worker-1, if it goes nowhere else"
+    evict = (
+        "evict it: its replacement will be aligned, on NUMA node 1 of worker-1, if it is confined to that "
+        "node"
+    )
     let_in = (
         "policy best-effort admitted it: the kubelet prefers one NUMA node, but uses several if none has "
-        "room; so none had when the pod arrived, if the policy was the same"
+        "room; if the policy was the same then, none had room when the pod arrived"
     )
     assert result.output.splitlines() == [
         "team/db-1: runs on worker-1, spanning 2 NUMA nodes",
         "container main has 2 CPUs on NUMA node 0 and 4 on NUMA node 1",
         let_in,
-        "worker-1 could hold it aligned now on NUMA node 1",
+        "worker-1 could align it now on NUMA node 1",
         "",
         "What would help:",
         f"  - {evict} (kubectl numazones plan --align team/db-1)",

@@ -187,7 +187,7 @@ CONTAINER = "kind: Pod\nspec: {containers: [{name: c, resources: %s}]}\n"
         ),
         (
             "kind: Pod\nspec: {priority: high, containers: [{name: c}]}\n",
-            "priority is not an integer but 'high'",
+            "priority must be an integer, not 'high'",
         ),
         (
             "kind: Pod\nspec: {affinity: text, containers: [{name: c}]}\n",

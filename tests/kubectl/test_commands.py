@@ -259,7 +259,7 @@ def test_option_that_no_rule_covers_is_named_with_its_release(run: Run, tmp_path
             kubelet["version"] = "v1.38.0"
             kubelet["topologyManagerPolicyOptions"] = {"restrict-to-cpu-numa-nodes": "true"}
     path = written(tmp_path / "dump.json", items)
-    named = "its kubelet v1.38.0 runs with the policy option restrict-to-cpu-numa-nodes"
+    named = "its kubelet v1.38.0 runs with policy option restrict-to-cpu-numa-nodes"
     assert named in run("fit", "cpu=2", "-f", path).output
     said = run("doctor", "-f", path).output
     assert named in " ".join(said.split())
@@ -486,9 +486,9 @@ def test_dump_without_a_models_inputs_leaves_its_nodes_unknown(run: Run, tmp_pat
             }
     dump = written(tmp_path / "dump.json", items)
     said = (
-        "koord-scheduler decides about the node's pods, but the objects that it reads are missing: "
+        "koord-scheduler places the node's pods, but the objects that it reads are missing: "
         "NodeResourceTopology and Device; dump noderesourcetopologies.topology.node.k8s.io and "
-        "devices.scheduling.koordinator.sh, too"
+        "devices.scheduling.koordinator.sh as well"
     )
     assert f"worker-1   Unknown    {said}" in re.sub(
         " {4,}", "    ", run("why", "waiting", "-n", "team", "-f", dump).output
@@ -503,7 +503,7 @@ def test_dump_without_a_models_inputs_leaves_its_nodes_unknown(run: Run, tmp_pat
             item["status"]["placement"] = {"model": "of-next-year", "decider": "next year's scheduler"}
     newer = written(tmp_path / "newer.json", items)
     assert (
-        "the node's pods are placed by next year's scheduler, which this installation does not know"
+        "the node's pods are placed by next year's scheduler, which this installation does not support"
         in run("top", "-f", newer).output
     )
 
@@ -650,7 +650,10 @@ def test_why_on_a_node_says_where_its_free_devices_are(run: Run, tmp_path: Path)
     dump = written(tmp_path / "dump.json", [*cluster(), waiting, slices])
     shown = run("why", "claims", "-n", "team", "--node", "worker-1", "-f", dump).output
     assert "scheduler: it claims devices through resourceClaims" in shown
-    assert "has free gpu.example: 1 on NUMA node 0, 1 on NUMA node 1; alignment is not guaranteed" in shown
+    assert (
+        "has free gpu.example devices (1 on NUMA node 0, 1 on NUMA node 1); alignment is not guaranteed"
+        in shown
+    )
 
 
 def test_rejected_pods_of_a_dump_are_listed_and_not_deleted(run: Run, tmp_path: Path) -> None:
@@ -676,7 +679,7 @@ def test_rejected_pods_of_a_dump_are_listed_and_not_deleted(run: Run, tmp_path: 
     path = written(tmp_path / "dump.json", items)
     without = run("clean", "--rejected", "-n", "team", "-f", path).stdout
     assert "team/bad" in without
-    assert "its ReplicaSet was deleted, or not read" in without
+    assert "its ReplicaSet was deleted or was not read" in without
     ages = {line.split()[0]: line.split()[3] for line in without.splitlines()}
     assert ages["team/rejected"] == "5m"
     path = written(tmp_path / "dump.json", [*items, replica_set])

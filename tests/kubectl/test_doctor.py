@@ -163,7 +163,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
             },
         ],
         *("drivers", "warning", ["worker-2"]),
-        *("two containers may share some", "set cpuManagerPolicy: none"),
+        *("two containers may get the same CPUs", "set cpuManagerPolicy: none"),
     ),
     "the exporter's image cannot be pulled": (
         [
@@ -383,19 +383,22 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
         [*zones_of(cpu_options={"full-pcpus-only": "true"}), waiting(3)],
         *("requests", "warning", ["team/wants"]),
         *(
-            "container main requests 3 CPUs; the kubelet gives whole cores of 2 threads",
+            "container main requests 3 CPUs; the kubelet only assigns whole cores of 2 threads",
             "request 4 or 2 CPUs",
         ),
     ),
     "one CPU on whole cores of two": (
         [*zones_of(cpu_options={"full-pcpus-only": "true"}), waiting(1)],
         *("requests", "warning", ["team/small", "team/wants"]),
-        *("container main requests 1 CPU; the kubelet gives whole cores of 2 threads", "request 2 CPUs"),
+        *(
+            "container main requests 1 CPU; the kubelet only assigns whole cores of 2 threads",
+            "request 2 CPUs",
+        ),
     ),
     "a CPU more than a NUMA node has": (
         [*healthy(), waiting(9)],
         *("requests", "warning", ["team/wants"]),
-        *("requests 9 CPUs; a NUMA node gives at most 8", "request 8 CPUs"),
+        *("requests 9 CPUs; a NUMA node has at most 8 to give", "request 8 CPUs"),
     ),
     "a Guaranteed pod that pins nothing": (
         [*healthy(), waiting("2500m")],
@@ -469,7 +472,7 @@ def test_an_option_of_no_release_is_named(run: Run, tmp_path: Path) -> None:
 
     items = changed("NUMAZone", "worker-1", set_option)
     output = " ".join(run("doctor", "-f", written(tmp_path / "dump.json", items)).output.split())
-    assert "option prefer-most-allocated-numa-node is in no release" in output
+    assert "no release has option prefer-most-allocated-numa-node" in output
 
 
 CONFIGURATION = yaml.safe_load((ROOT / "manifests" / "scheduler" / "configuration.yaml").read_text())

@@ -157,8 +157,8 @@ def test_a_pipe_in_a_recording_is_named(run: Run, recording: Path) -> None:
     ("name", "content", "said"),
     [
         ("kubelet-config.yaml", MERGES, "more than 50,000 values"),
-        ("kubelet-config.yaml", "- " * 3000, "nests deeper"),
-        ("node.json", "[" * 100_000, "nests deeper"),
+        ("kubelet-config.yaml", "- " * 3000, "nested more than"),
+        ("node.json", "[" * 100_000, "nested more than"),
         ("node.json", '{"a":' + "9" * 4000 + "}", "64 digits"),
     ],
 )
@@ -175,13 +175,17 @@ def test_a_hostile_file_of_a_recorded_node_is_named(
     [
         ("dump.yaml", MERGES.replace("9", "99"), "is truncated"),
         ("dump.yaml", MERGES, "more than 400,000 values"),
-        ("dump.yaml", "- " * 3000, "nests deeper"),
-        ("dump.json", "[" * 100_000, "nests deeper"),
+        ("dump.yaml", "- " * 3000, "nested more than"),
+        ("dump.json", "[" * 100_000, "nested more than"),
         ("dump.json", '{"kind":"Pod","a":"' + "x" * (17 << 20) + '"}', "more than 16 MiB"),
-        ("dump.json", '{"kind":"Pod","a":' + "[" * 900 + "]" * 900 + "}", "nests deeper"),
+        ("dump.json", '{"kind":"Pod","a":' + "[" * 900 + "]" * 900 + "}", "nested more than"),
         ("dump.json", '{"kind":"PodList","items":[' + "{}," * 200_000 + "{}]}", "more than 200,000 items"),
         ("dump.json", '{"kind":"PodList","items":[' + "1," * 4_000_001, "more than 200,000 items"),
-        ("dump.json", '{"kind":"PodList","items":[' + '{"a":' * 100 + "1" + "}" * 100 + "]}", "nests deeper"),
+        (
+            "dump.json",
+            '{"kind":"PodList","items":[' + '{"a":' * 100 + "1" + "}" * 100 + "]}",
+            "nested more than",
+        ),
     ],
 )
 def test_a_hostile_dump_is_named(run: Run, tmp_path: Path, name: str, content: str, said: str) -> None:

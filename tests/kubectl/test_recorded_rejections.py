@@ -156,8 +156,8 @@ class Reader:
         """The prediction in a sentence: about all nodes, or about the nearest one."""
         empty = re.fullmatch(
             r"(.* (?:on |\(|Closest: )(\S+?)\)?(?:, the closest of \d+ nodes| \(\S+ free\))?); "
-            r"(?:and (?:even when|the pod needs .* even when) empty.*|"
-            r"the node would not take it even when empty)",
+            r"(?:(?:even when|in addition, the pod needs .* even when) empty.*|"
+            r"the node would not admit it even when empty)",
             text,
         )
         if empty:
@@ -468,8 +468,8 @@ class Reader:
             ),
             (
                 (
-                    rf"the Topology Manager chose (?P<chosen>{_NUMAS}) for it, and (?P<needed>.+?) are "
-                    r"not available there, even together with other NUMA nodes"
+                    rf"the Topology Manager chose (?P<chosen>{_NUMAS}) for it, but (?P<needed>.+?) "
+                    r"are not available there, even together with other NUMA nodes"
                     rf"(?:; at most (?P<most>.+?) (?:is|are) free, on (?P<where>{_NUMAS}))?"
                     rf"(?:(?:; | \(){_BINDS}\)?)?"
                 ),
@@ -498,7 +498,7 @@ class Reader:
                 self.widths,
             ),
             (
-                r"needs (?P<cpus>\d+) CPUs?, not a multiple of a core's (?P<threads>\d+) threads",
+                r"needs (?P<cpus>\d+) CPUs?, which is not a multiple of a core's (?P<threads>\d+) threads",
                 self.cores,
             ),
         )

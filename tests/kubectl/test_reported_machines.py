@@ -69,9 +69,9 @@ GPU = "cpu=2,memory=1Gi,vendor.example/gpu=1"
     [
         (
             "single-numa-node",
-            "TopologyAffinityError: needs 1 vendor.example/gpu, but the plugin places them on",
+            "TopologyAffinityError: needs 1 vendor.example/gpu, but the plugin reports them on",
         ),
-        ("restricted", "TopologyAffinityError: needs 1 vendor.example/gpu, but the plugin places them on"),
+        ("restricted", "TopologyAffinityError: needs 1 vendor.example/gpu, but the plugin reports them on"),
         ("best-effort", "node-1   0      1,9"),
     ],
 )

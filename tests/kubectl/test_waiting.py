@@ -64,7 +64,7 @@ def dumped(tmp_path: Path, spec: Object, status: Object, *others: Object) -> Pat
     [
         pytest.param({}, {}, [], 0, "1 of 1 nodes would admit it", id="nothing"),
         pytest.param(
-            GATED, {}, [namespace({}), operator()], 1, "does not opt in: kubectl label", id="opt-in"
+            GATED, {}, [namespace({}), operator()], 1, "has not opted in: kubectl label", id="opt-in"
         ),
         pytest.param(
             GATED, {}, [namespace(OPTED_IN)], 1, "no running pod of the operator was found", id="operator"
@@ -83,12 +83,17 @@ def dumped(tmp_path: Path, spec: Object, status: Object, *others: Object) -> Pat
             id="not served",
         ),
         pytest.param(FOREIGN_GATE, {}, [], 1, "its scheduling gate example.com/quota must be", id="gate"),
-        pytest.param({}, unscheduled(UNBOUND), [], 1, f"does not place it: {UNBOUND}", id="condition"),
+        pytest.param({}, unscheduled(UNBOUND), [], 1, f"cannot place it: {UNBOUND}", id="condition"),
         pytest.param(
-            {}, {}, [event("FailedScheduling", UNBOUND)], 1, f"does not place it: {UNBOUND}", id="event"
+            {}, {}, [event("FailedScheduling", UNBOUND)], 1, f"cannot place it: {UNBOUND}", id="event"
         ),
         pytest.param(
-            {"schedulerName": "mine"}, {}, [operator()], 1, "its schedulerName mine", id="scheduler"
+            {"schedulerName": "mine"},
+            {},
+            [operator()],
+            1,
+            "no scheduler named mine seems to be running",
+            id="scheduler",
         ),
         pytest.param(
             {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]},
@@ -118,7 +123,7 @@ HOST = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["worker-8"
         (
             [{"matchFields": [NAMED]}],
             True,
-            "released it to worker-9 only, and each of these is gone, cordoned or tainted",
+            "released it to worker-9 only, and every such node is gone, cordoned or tainted",
         ),
         ([{"matchExpressions": [HOST]}], True, "released it to worker-8, worker-9 only"),
         ([{"matchFields": [NAMED]}], False, ""),  # the affinity is its own
@@ -150,7 +155,7 @@ def test_pod_whose_released_nodes_are_full_may_need_recreation(run: Run, tmp_pat
     wanted = pod_body("late", 100, spec={"affinity": {"nodeAffinity": affinity}}, **unscheduled(full))
     wanted["metadata"]["annotations"] = {"numazones.io/admission-released": "2026-01-31T08:00:00Z"}
     result = run("why", "late", "-n", "team", "-f", dumped(tmp_path, {}, {}, wanted))
-    assert "released it to worker-1 only, and the scheduler places it on none of them" in result.output
+    assert "released it to worker-1 only, and the scheduler cannot place it there" in result.output
     assert "delete it, and its owner creates a replacement" in result.output
     assert result.return_value == 1
 

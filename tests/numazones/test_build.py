@@ -89,8 +89,8 @@ def policy(**settings: object) -> Callable[[], object]:
         (lambda: build.machine(cores=4, memory="lots"), "'memory=lots' has no amount"),
         (lambda: build.pod(cpu="4 cores"), "cpu of a pod is '4 cores', which is not a quantity"),
         (lambda: build.pod(containers=0), "a pod needs at least one container, not 0"),
-        (lambda: Pod.from_api(None), "a pod is not a mapping but NoneType"),  # type: ignore[arg-type]
-        (lambda: KubeletConfiguration.from_api(None), "not a mapping but NoneType"),  # type: ignore[arg-type]
+        (lambda: Pod.from_api(None), "a pod must be a mapping, not NoneType"),  # type: ignore[arg-type]
+        (lambda: KubeletConfiguration.from_api(None), "must be a mapping, not NoneType"),  # type: ignore[arg-type]
     ],
 )
 def test_a_slip_is_named_at_once(make: Callable[[], object], message: str) -> None:

@@ -142,12 +142,12 @@ async def test_a_dry_run_decides_nothing(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("phase", "spec", "said"),
     [
-        ("Succeeded", {}, "it is Succeeded already: as told"),
-        ("Failed", {"approved": True}, "it is Failed already: as told"),
-        ("Expired", {}, "it is Expired already: as told"),
-        ("Superseded", {}, "it is Superseded already: as told"),
-        ("Rejected", {"rejected": True}, "it is Rejected already: as told"),
-        ("Executing", {}, "it is Executing already"),
+        ("Succeeded", {}, "it is already Succeeded: as told"),
+        ("Failed", {"approved": True}, "it is already Failed: as told"),
+        ("Expired", {}, "it is already Expired: as told"),
+        ("Superseded", {}, "it is already Superseded: as told"),
+        ("Rejected", {"rejected": True}, "it is already Rejected: as told"),
+        ("Executing", {}, "it is already Executing"),
         ("Proposed", {"rejected": True}, "it was rejected"),
         (
             "Proposed",
@@ -212,7 +212,7 @@ async def test_what_has_ended_cannot_be_rejected(cluster: Cluster) -> None:
     code, said = await cluster.run("reject", "keep-room-1", "--yes")
     assert (code, said) == (
         2,
-        "error: keep-room-1 cannot be rejected: it is Succeeded already: the NUMAZones confirm the gain: 1\n",
+        "error: keep-room-1 cannot be rejected: it is already Succeeded: the NUMAZones confirm the gain: 1\n",
     )
 
 
@@ -221,7 +221,7 @@ async def test_of_several_plans_none_is_decided_if_one_cannot_be(cluster: Cluste
     await cluster.plan("a")
     await cluster.plan("b", phase="Failed")
     code, said = await cluster.run("approve", "a", "b", "--yes")
-    assert (code, said) == (2, "error: b cannot be approved: it is Failed already\n")
+    assert (code, said) == (2, "error: b cannot be approved: it is already Failed\n")
     assert not (await cluster.spec("a")).get("approved")
 
 

@@ -49,7 +49,7 @@ async def test_why_names_who_must_remove_the_gate(tmp_path: Path) -> None:
         await start_node(loop)
         await loop.create_pod("fits", cpu=4, schedulingGates=GATES)
         code, said = await why(loop, "fits")
-        assert (code, "namespace default does not opt in: kubectl label namespace default" in said) == (
+        assert (code, "namespace default has not opted in: kubectl label namespace default" in said) == (
             1,
             True,
         )

@@ -98,7 +98,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "a table": ("NAME STATUS\nworker-1 Ready\n", "is truncated or not JSON"),
     "no objects": (listed([1, 2]), "the items of its List are not objects"),
     "no nodes": (listed([item for item in guide() if item["kind"] != "Node"]), "has no nodes"),
-    "nested too deep": ("[" * 100_000, "nests deeper than 64 levels"),
+    "nested too deep": ("[" * 100_000, "nested more than 64 levels"),
     "a node without a name": (
         with_change("Node", lambda it: it["metadata"].pop("name")),
         "Node (unnamed) is malformed",

@@ -212,7 +212,7 @@ def test_file_that_nests_too_deeply_does_not_end_the_process(tmp_path: Path) -> 
     ended = subprocess.run([program, "top", "-f", path], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith(
-        f"error: {path} is truncated or not valid YAML (it nests deeper than 64 levels)"
+        f"error: {path} is truncated or not valid YAML (it is nested more than 64 levels deep)"
     )
 
 

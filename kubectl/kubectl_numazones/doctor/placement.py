@@ -29,7 +29,7 @@ _NOTHING_TO_ALIGN = (
 )
 _WHERE_THERE_IS = (
     "numazones-simulator demo shows what numazones does on machines with several NUMA nodes; for "
-    f"exclusive CPUs {cures.STATIC_CPUS}"
+    f"exclusive CPUs, {cures.STATIC_CPUS}"
 )
 
 

@@ -271,7 +271,7 @@ def _library() -> ModuleType:
         from cel_expr_python import cel  # noqa: PLC0415 - see the module's docstring
     except ImportError as error:
         raise Unsupported(
-            f"expressions (CEL), because the package cel-expr-python cannot be imported: {error}; if it is "
+            f"CEL, but the package cel-expr-python cannot be imported: {error}; if it is "
             "not installed, run pip install cel-expr-python"
         ) from error
     return cel  # type: ignore[no-any-return]

@@ -47,7 +47,7 @@ def test_the_kubelets_defaults_are_applied() -> None:
         ('{"a":' * 100_000, "InvalidDocument", "is not valid JSON: "),
         ('{"a": ' + "9" * 5000 + "}", "InvalidDocument", "is not valid JSON: "),
         ("a: [", "InvalidDocument", "is neither JSON nor YAML: "),
-        ("[" * 100_000, "InvalidDocument", "nests deeper than 64 levels"),
+        ("[" * 100_000, "InvalidDocument", "nested more than 64 levels"),
         ("a: " + "9" * 5000, "InvalidDocument", "is neither JSON nor YAML: "),
         ("- a\n", "InvalidDocument", "contains list, not a Kubernetes object"),
         ("", "InvalidDocument", "contains NoneType, not a Kubernetes object"),
@@ -69,7 +69,7 @@ def test_the_kubelets_defaults_are_applied() -> None:
         (
             "featureGates: 3\n",
             "InvalidConfiguration",
-            "featureGates of the kubelet configuration is not a mapping",
+            "featureGates of the kubelet configuration must be a mapping",
         ),
         ("evictionHard: 3\n", "InvalidConfiguration", "the kubelet configuration"),
     ],

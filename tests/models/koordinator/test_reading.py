@@ -133,8 +133,8 @@ def test_an_unreadable_cpu_topology_crashes_the_scheduler() -> None:
         (nrt([{"id": -1}], ZONES), "-1 is not a CPU id"),
         (nrt([{"id": 70000}], ZONES), "70000 is not a CPU id"),
         ({**nrt(None, ZONES), "zones": "x"}, "zones is not a list of mappings"),
-        ({**nrt(None, ZONES), "topologyPolicies": 1}, "topologyPolicies is not a list but int"),
-        ({"metadata": "x"}, "metadata is not a mapping but str"),
+        ({**nrt(None, ZONES), "topologyPolicies": 1}, "topologyPolicies must be a list, not int"),
+        ({"metadata": "x"}, "metadata must be a mapping, not str"),
         ({"metadata": []}, ""),
     ],
 )
@@ -317,7 +317,7 @@ def test_any_arguments_are_read_or_refused_by_the_library(
 def test_ratios_beyond_all_bounds_are_unreadable_or_bounded() -> None:
     for ratio, problem in (
         ("1e999", "cpu is not a number that fits 64 bits"),
-        ("1" + "0" * 400, "it holds a number of more than 64 digits"),
+        ("1" + "0" * 400, "it contains a number of more than 64 digits"),
     ):
         huge = node_object(annotations={AMPLIFICATION_RATIO: f'{{"cpu":{ratio}}}'})
         assert problem in Node.read(huge, nrt(detail(), ZONES)).host.ratio_error

@@ -90,7 +90,7 @@ def test_follower_started_after_a_pod_left_needs_the_record() -> None:
     setting = Setting()
     events = [setting.bind("a", "3"), setting.bind("b"), setting.bind("c", "2"), setting.end("a")]
     record = followed(setting, *events).record()
-    with pytest.raises(UnmodelledFeature, match="as published, but placing the running pods"):
+    with pytest.raises(UnmodelledFeature, match="but placing the running pods in order of creation"):
         Follower(setting.objects())
     later = Follower(setting.objects(record))
     assert later.placement({}).node.state_key == remove_all(setting.policy).state_key
@@ -110,7 +110,7 @@ def remove_all(node: Node) -> Node:
 def test_pods_of_one_second_are_read_in_followed_order() -> None:
     setting = Setting()
     record = followed(setting, setting.bind("b", "3"), setting.bind("a")).record()
-    with pytest.raises(UnmodelledFeature, match="as published, but placing the running pods"):
+    with pytest.raises(UnmodelledFeature, match="but placing the running pods in order of creation"):
         read(setting.objects())
     assert read(setting.objects(record)).node.state_key == setting.policy.state_key
 

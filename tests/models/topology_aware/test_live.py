@@ -92,7 +92,7 @@ def test_containers_that_failed_creation_hold_nothing_after_rereading_a_node() -
     first = admit(node, two)
     assert set(first.rejected) == {"big"}
     node = remove(first.node, leaver.uid)
-    with pytest.raises(UnmodelledFeature, match="as published, but placing the running pods"):
+    with pytest.raises(UnmodelledFeature, match="but placing the running pods in order of creation"):
         node_from_cluster(hardware(), node.policy.config, published(node), [two])
     missing = {two.uid: ("big",)}
     found = node_from_cluster(hardware(), node.policy.config, published(node), [two], uncreated=missing)
@@ -101,7 +101,7 @@ def test_containers_that_failed_creation_hold_nothing_after_rereading_a_node() -
 
 def test_pods_that_contradict_the_pools_make_the_node_unknown() -> None:
     node = running()
-    with pytest.raises(UnmodelledFeature, match=r"has .* as published, but placing the running pods"):
+    with pytest.raises(UnmodelledFeature, match=r"has .*, but placing the running pods in order"):
         node_from_cluster(hardware(), node.policy.config, published(node), PODS[:-1])
 
 
@@ -117,7 +117,7 @@ def test_another_machine_than_the_published_one_is_unknown() -> None:
     node = running()
     with pytest.raises(UnmodelledFeature, match="dies, clusters or L3 caches"):
         node_from_cluster(hardware(caches=2), node.policy.config, published(node), ())
-    with pytest.raises(UnmodelledFeature, match="has other isolated or available CPUs than the ones known"):
+    with pytest.raises(UnmodelledFeature, match="isolated or available CPUs differ from those known"):
         node_from_cluster(hardware(), configuration(reserved_cpu="2"), published(node), ())
 
 

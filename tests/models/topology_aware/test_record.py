@@ -156,7 +156,7 @@ def busy(*names: str) -> tuple[Node, dict[str, Pod]]:
 
 def test_pods_created_in_one_second_come_from_the_record() -> None:
     node, present = busy("b", "a")
-    with pytest.raises(UnmodelledFeature, match="as published, but placing the running pods"):
+    with pytest.raises(UnmodelledFeature, match="but placing the running pods in order of creation"):
         read(node, present.values())
     assert read(node, present.values(), record=written(node)).state_key == node.state_key
 
@@ -165,7 +165,7 @@ def test_node_after_a_pod_left_is_read_from_the_record() -> None:
     node, present = busy("a", "b", "c")
     node = remove(node, "uid-a")
     del present["uid-a"]
-    with pytest.raises(UnmodelledFeature, match="as published, but placing the running pods"):
+    with pytest.raises(UnmodelledFeature, match="but placing the running pods in order of creation"):
         read(node, present.values())
     assert read(node, present.values(), record=written(node)).state_key == node.state_key
 
@@ -205,7 +205,7 @@ def test_containers_after_a_failing_init_container_are_not_created() -> None:
 def test_record_that_contradicts_explained_pools_is_ignored() -> None:
     node, present = busy("a", "b")
     record = written(busy("b", "a")[0])
-    with pytest.raises(UnmodelledFeature, match="as published, but placing the running pods"):
+    with pytest.raises(UnmodelledFeature, match="but placing the running pods in order of creation"):
         read(busy("a", "b", "c")[0], present.values(), record=record)
     assert read(node, present.values(), record=record).state_key == node.state_key
     assert read(node, present.values(), record={"pods": 3}).state_key == node.state_key

@@ -109,9 +109,9 @@ def test_the_smallest_pods_whose_leaving_suffices_are_named() -> None:
         other="ops/other",
     )
     assert sentences(found, Change.EVICTION) == [
-        "remove team/small, which holds 3 CPUs (no node would admit its replacement then)",
-        "remove team/large, which holds 4 CPUs (no node would admit its replacement then)",
-        "remove ops/other, which holds 6 CPUs (no node would admit its replacement then)",
+        "remove team/small, which holds 3 CPUs (no node would then admit its replacement)",
+        "remove team/large, which holds 4 CPUs (no node would then admit its replacement)",
+        "remove ops/other, which holds 6 CPUs (no node would then admit its replacement)",
     ]
     protected = advised(
         node,
@@ -161,7 +161,7 @@ def test_pods_that_request_the_lacking_memory_are_named_as_holders() -> None:
     worker = ClusterNode.from_api(body).with_pods([large, small]).with_state(state)
     found = advise_on(pod("wanted", 1, "9Gi"), worker)
     assert sentences(found, Change.EVICTION) == [
-        "remove team/large, which holds 12Gi memory (no node would admit its replacement then)"
+        "remove team/large, which holds 12Gi memory (no node would then admit its replacement)"
     ]
 
 
@@ -183,22 +183,22 @@ def test_pods_that_request_the_lacking_memory_are_named_as_holders() -> None:
         pytest.param(
             {"nodeSelector": {"zone": "a"}},
             {"metadata": {"name": "worker", "labels": {"zone": "b"}}},
-            "the pod's node selector zone=a keeps it away: widen it",
+            "the pod's node selector zone=a keeps it away: relax it",
             id="selector of another value, which puts the node where it is",
         ),
         pytest.param(
             {"nodeSelector": {"kubernetes.io/hostname": "worker-2", "zone": "a"}},
             {},
-            "the pod's node selector kubernetes.io/hostname=worker-2,zone=a keeps it away: widen it",
+            "the pod's node selector kubernetes.io/hostname=worker-2,zone=a keeps it away: relax it",
             id="selector of a label that the kubelet sets",
         ),
         pytest.param(
             {"nodeSelector": {"topology.kubernetes.io/zone": "z"}, **REQUIRES_SSD},
             {},
-            "the pod's node selector and node affinity keep it away: widen them",
+            "the pod's node selector and node affinity keep it away: relax them",
             id="selector and affinity",
         ),
-        pytest.param(REQUIRES_SSD, {}, "the pod's node affinity keeps it away: widen it", id="affinity"),
+        pytest.param(REQUIRES_SSD, {}, "the pod's node affinity keeps it away: relax it", id="affinity"),
         pytest.param({}, {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}, "taint", id="taint"),
         pytest.param({}, {"spec": {"unschedulable": True}}, "kubectl uncordon", id="cordon"),
     ],
@@ -275,7 +275,7 @@ def worker_of(node: Node, pods: Mapping[str, Pod]) -> ClusterNode:
 
 
 ASK = re.compile(r"request (?P<wishes>.+?)(?: instead of \S+)? in container (?P<container>\S+)")
-REMOVE = re.compile(r"remove team/(?P<uid>[^ ,]+)(?:, which holds .+)? \(no node would admit .+\)")
+REMOVE = re.compile(r"remove team/(?P<uid>[^ ,]+)(?:, which holds .+)? \(no node would then admit .+\)")
 BACK = re.compile(
     r"move team/(?P<uid>[^ ,]+)(?:, which holds .+,)? within worker "
     r"\(delete it; its replacement (?:gets .+ there|(?P<later>still fits once this pod is placed))\)"

@@ -30,8 +30,9 @@ def test_a_constraint_on_the_claim_is_named_if_it_helps() -> None:
     devices = (device("gpu-0", 1), device("gpu-1", 0), device("gpu-2", 0))
     (line,) = advised(nodes(CLASS, several(2), resource_slice(*devices)))
     assert line == (
-        "add matchAttribute: resource.kubernetes.io/numaNode to ResourceClaim team/claim; it would have "
-        f"{GPU}/gpu-1 and {GPU}/gpu-2 on NUMA node 0, CPUs and memory on NUMA node 0: aligned ({NODE})"
+        "add matchAttribute: resource.kubernetes.io/numaNode to ResourceClaim team/claim; the pod would "
+        f"then get {GPU}/gpu-1 and {GPU}/gpu-2 on NUMA node 0, CPUs and memory on NUMA node 0: aligned "
+        f"({NODE})"
     )
     required = replace(MINE, annotations={ALIGNMENT: REQUIRED})
     assert advised(nodes(CLASS, several(2), resource_slice(*devices)), required) == [line]
@@ -49,7 +50,7 @@ def test_a_pod_with_cpus_near_the_device_is_named() -> None:
     taken = node.with_pod(near).with_state(state)
     (line,) = advised([taken])
     assert line == (
-        f"free the CPUs of team/near; it would have {GPU}/gpu-0 on NUMA node 0, "
+        f"free the CPUs of team/near; the pod would then get {GPU}/gpu-0 on NUMA node 0, "
         f"CPUs and memory on NUMA node 0: aligned ({NODE})"
     )
 

@@ -94,7 +94,7 @@ def test_nothing_is_said_of_what_cannot_be_checked() -> None:
     )
     assert found.idle == ()
     assert [one.why for one in found.unknown] == [
-        "the pod as a whole holds its CPUs",
+        "its CPUs are assigned to the pod as a whole",
         "the state of node m is unknown",
         "pod team/gone does not exist or cannot be read",
         "node nowhere does not exist",
@@ -153,7 +153,9 @@ def test_cpus_that_an_init_container_keeps_are_not_given_back() -> None:
     here = node(pod("a", 2, init=6))
     found = right_sizing({"n": here}, [use("a", 2, 0.1), use("a", 6, 0.1, "init")])
     assert found.idle == ()
-    assert [one.why for one in found.unknown] == ["init container init has ended; the pod keeps its CPUs"]
+    assert [one.why for one in found.unknown] == [
+        "init container init has finished, but the pod keeps its CPUs"
+    ]
     assert resized(here.pods["a"], [use("a", 6, 0.1, "init")], here).requests["cpu"] == 6000
     partly = node(pod("a", 6, init=4))
     found = right_sizing({"n": partly}, [use("a", 6, 0.1)])

@@ -467,7 +467,7 @@ NOT_READY = [
         (
             lambda zones: zones.clear(),
             IncompleteZones,
-            "there are no NUMAZones; check that the exporter runs",
+            "there are no NUMAZones; check that the exporter is running",
         ),
         (lambda zones: zones.pop(), IncompleteZones, "node worker: 1 of 2 NUMAZones published so far; wait"),
         (lambda zones: zones.append(zones[0]), IncompleteZones, "two NUMAZones describe the same NUMA node"),
@@ -475,7 +475,7 @@ NOT_READY = [
         (
             lambda zones: zones[1]["spec"].update(nodeName="other"),
             IncompleteZones,
-            "these are NUMAZones of several nodes",
+            "the NUMAZones belong to several nodes",
         ),
         (status(1, snapshot="other"), IncompleteZones, "its NUMAZones were written at different times"),
         (
@@ -483,30 +483,34 @@ NOT_READY = [
             ZonesNotReady,
             r"NUMA node 1 is not ready \(Unreadable: cpu_manager_st",
         ),
-        (status(1, conditions=[]), ZonesNotReady, r"NUMA node 1 is not ready \(it says nothing about it\)"),
+        (status(1, conditions=[]), ZonesNotReady, r"NUMA node 1 is not ready \(no Ready condition\)"),
         (
             status(0, kubelet=None),
             ZonesNotReady,
-            "NUMA node 0: the kubelet's settings or the topology are missing",
+            "NUMA node 0: its topology or the kubelet's settings are missing",
         ),
         (
             status(1, kubelet={"version": "v1.30.1"}),
             IncompleteZones,
             "contradict each other about the kubelet's settings",
         ),
-        (status(0, cpus=None), ZonesNotReady, "NUMA node 0: the use of its CPUs is missing"),
+        (
+            status(0, cpus=None),
+            ZonesNotReady,
+            "NUMA node 0: its NUMAZone does not show how its CPUs are used",
+        ),
         (
             status(0, memoryAssignments=None),
             ZonesNotReady,
             "NUMA node 0: the memory manager's state is missing",
         ),
-        (status(0, topology={"cpus": "0"}), ZonesNotReady, "NUMA node 0: CPUs 0 are in no core"),
+        (status(0, topology={"cpus": "0"}), ZonesNotReady, "NUMA node 0: CPUs 0 belong to no core"),
         (
             status(0, topology={"distances": [{"numaID": 7, "distance": 10}]}),
             ZonesNotReady,
             "NUMA node 0: the distances do not match the machine's NUMA nodes",
         ),
-        (kubelet(version=""), ZonesNotReady, "do not have the kubelet's version"),
+        (kubelet(version=""), ZonesNotReady, "lack the kubelet's version"),
         (kubelet(version="v1.12.0"), UnsupportedVersion, "older than"),
         (kubelet(topologyManagerPolicy="balanced"), InvalidConfiguration, '"balanced" must be one of'),
         (kubelet(cpuManagerPolicy="dynamic"), InvalidConfiguration, 'unknown policy: "dynamic"'),

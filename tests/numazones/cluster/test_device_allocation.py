@@ -22,9 +22,9 @@ SLICES = (
     resource_slice(device("gpu-0", 0), device("gpu-1", 0), device("gpu-2", 1), device("gpu-3")),
     resource_slice(device("nic-0", 1), name="slice-2", driver="nic.example"),
 )
-ALL_FREE = "2 on NUMA node 0, 1 on NUMA node 1, 1 whose NUMA node is not known"
+ALL_FREE = "2 on NUMA node 0, 1 on NUMA node 1, 1 on an unknown NUMA node"
 PLACED = "worker-1 would place the pod on NUMA node 1, and "
-ADDED = "; alignment is not guaranteed, because no policy of the kubelet sees such devices"
+ADDED = "; alignment is not guaranteed, because the kubelet's policies do not consider such devices"
 
 
 def worker(*objects: dict[str, Any]) -> ClusterNode:
@@ -57,13 +57,13 @@ CASES: dict[str, tuple[ClusterPod, tuple[dict[str, Any], ...], str]] = {
     "claims": (
         claiming(),
         SLICES,
-        f"has free gpu.example: {ALL_FREE} and nic.example: 1 on NUMA node 1",
+        f"has free gpu.example devices ({ALL_FREE}) and nic.example devices (1 on NUMA node 1)",
     ),
-    "an extended resource": (asking(), (*SLICES, GPUS), f"has free gpu.example: {ALL_FREE}"),
+    "an extended resource": (asking(), (*SLICES, GPUS), f"has free gpu.example devices ({ALL_FREE})"),
     "which devices the class means is not known": (
         asking(),
         (SLICES[1], UNCLEAR),
-        "has free nic.example: 1 on NUMA node 1",
+        "has free nic.example devices (1 on NUMA node 1)",
     ),
     "slices are missing": (
         claiming(),

@@ -69,7 +69,7 @@ def test_pod_template_is_a_pod_without_a_name() -> None:
         ),
         (
             {**manifest(), "spec": {**manifest()["spec"], "priority": "high"}},
-            "the pod's priority is not an integer but 'high'",
+            "the pod's priority must be an integer, not 'high'",
         ),
     ],
 )

@@ -88,12 +88,15 @@ NOT_FIRST_ROOT = 'device.attributes["resource.kubernetes.io"].pcieRoot != "pci00
             [*gpus(1, 0, 1), {**gpus(0, 0, 0, 1)[3], "taints": [BROKEN]}, device("taken", 0)],
             {"requests": [request(count=9, selectors=[{"cel": {"expression": NOT_FIRST_ROOT}}])]},
             (", request gpus: needs 9 devices of class gpus; 2 are free (5 on the node: 1 allocated, "
-            "1 not what it selects, 1 tainted)"),
+            "1 not matched by its selectors, 1 tainted)"),
         ),
         (
             gpus(0, 1),
             {"requests": [request("one"), request("two"), request("three")]},
-            ", request three: 1 device of class gpus would fit alone, but not with the requests before it",
+            (
+                ", request three: 1 device of class gpus would fit alone, but not together with the requests "
+                "before it"
+            ),
         ),
         ([], {}, ", request gpus: needs 1 device of class gpus; the node has none"),
     ],
@@ -109,13 +112,15 @@ def test_a_node_without_room_names_what_is_missing(
 def test_a_pool_that_is_being_updated_is_named() -> None:
     outcome = allocated(resource_slice(*gpus(0), count=2))
     assert isinstance(outcome, DoesNotFit)
-    assert outcome.reason.endswith(f"devices of some pools do not count: pool {GPU}/{NODE} is being updated")
+    assert outcome.reason.endswith(f"devices of some pools are ignored: pool {GPU}/{NODE} is being updated")
 
 
 def test_a_selector_that_cannot_be_evaluated_is_unknown_by_name() -> None:
     outcome = allocated(resource_slice(*gpus(0)), expression="device.attributes.exists(k, v, true)")
     assert outcome == AllocationUnknown(
-        "class gpus: selector #0 uses a comprehension with two variables, which cannot be evaluated here", 1
+        "class gpus: selector #0 cannot be evaluated by numazones: it uses a comprehension with two "
+        "variables",
+        1,
     )
 
 
@@ -151,7 +156,11 @@ def test_random_pools_are_answered_where_the_order_does_not_matter(version: str)
     ("version", "gates", "message"),
     [
         ("v1.33.4", {}, "Kubernetes 1.33 is not modelled"),
-        ("v1.35.0", {"DRAConsumableCapacity": True}, "1.35 is not modelled with DRAConsumableCapacity on"),
+        (
+            "v1.35.0",
+            {"DRAConsumableCapacity": True},
+            "1.35 is not modelled with DRAConsumableCapacity enabled",
+        ),
         ("latest", {}, "'latest' is not a Kubernetes version"),
     ],
 )

@@ -120,7 +120,7 @@ def test_a_missing_right_makes_answers_unknown_by_name() -> None:
     tables = DeviceTables()
     assert rules_of(tables) is None
     assert tables.take_unreadable(["resourceslices.resource.k8s.io"])
-    assert rules_of(tables) == "there is no right to read resourceslices.resource.k8s.io here"
+    assert rules_of(tables) == "there is no permission to read resourceslices.resource.k8s.io"
     assert not tables.take_unreadable(["resourceslices.resource.k8s.io"])
     assert tables.take_unreadable([])
     assert rules_of(tables) is None

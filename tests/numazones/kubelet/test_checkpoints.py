@@ -334,8 +334,9 @@ def test_a_wrong_checksum_tells_both_numbers_and_the_cure() -> None:
     with pytest.raises(WrongChecksum) as wrong:
         parse_cpu_manager_state(blob)
     assert str(wrong.value) == (
-        "cpu_manager_state: checksum 7 is stored but 354655845 fits the content; if the kubelet rejects it "
-        "as well, drain the node, stop the kubelet, remove the file and start it again"
+        "cpu_manager_state: the stored checksum 7 does not match the content, whose checksum is 354655845; "
+        "if the kubelet rejects it as well, drain the node, stop the kubelet, remove the file and start it "
+        "again"
     )
 
 
@@ -408,7 +409,7 @@ MACHINE = '{"machineState":{"0":%s},"checksum":0}'
             '{"Data":{"RegisteredDevices":{"nic":["a",1]}}}',
             r"Data.RegisteredDevices.nic\[1\] must be a string, not 1",
         ),
-        (DEVICE_CHECKPOINT, "{}", "checksum 0 is stored but"),
+        (DEVICE_CHECKPOINT, "{}", "the stored checksum 0 does not match the content"),
     ],
 )
 def test_what_is_wrong_is_named(name: str, text: str, problem: str) -> None:

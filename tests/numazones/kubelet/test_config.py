@@ -207,7 +207,7 @@ def test_a_machine_without_cpus_is_no_node() -> None:
 
 def test_fields_of_the_wrong_shape_are_named() -> None:
     with pytest.raises(
-        InvalidConfiguration, match="featureGates of the kubelet configuration is not a mapping"
+        InvalidConfiguration, match="featureGates of the kubelet configuration must be a mapping"
     ):
         KubeletConfiguration.from_api({"featureGates": ["x"]})
 

@@ -110,7 +110,7 @@ def test_an_eviction_threshold_in_percent_counts_to_the_byte() -> None:
         'the total amount "2Gi" of type "memory" is not equal to the value "2791728768" '
         "determined by Node Allocatable feature"
     )
-    assert rejected.value.cure.startswith("let reservedMemory add up to 2791728768 bytes, which is ")
+    assert rejected.value.cure.startswith("make reservedMemory add up to 2791728768 bytes, which is ")
     assert "by the same amount: 644245120 less;" in rejected.value.cure
 
 

@@ -389,7 +389,7 @@ def test_the_strategy_is_unknown_to_released_kubelets(version: str) -> None:
             [
                 "1.37.2 is predicted with the rules of 1.37.0, because its changes are unknown",
                 (
-                    "1.37.2 may have a rule of 1.38 already: single CPUs are taken from the cores "
+                    "1.37.2 may already have a rule of 1.38: single CPUs are taken from the cores "
                     "of a socket in turn"
                 ),
             ],

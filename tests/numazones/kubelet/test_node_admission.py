@@ -114,7 +114,7 @@ def test_pod_slots_come_first() -> None:
     assert verdict(found) == (
         "OutOfpods: Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3"
     )
-    assert found.sentence == "the node runs 3 pods and takes at most 3"
+    assert found.sentence == "the node runs 3 pods and allows at most 3"
     assert admit_to_node(replace(full, pod_slots=4), pod("new")).admitted
 
 

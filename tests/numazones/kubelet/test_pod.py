@@ -174,7 +174,7 @@ def test_a_static_pods_uid_is_the_kubelets() -> None:
     [
         ({"spec": {}}, "has no containers"),
         ({"spec": {"containers": [{}]}}, "has no name"),
-        ({"spec": "x"}, "spec is not a mapping but str"),
+        ({"spec": "x"}, "spec must be a mapping, not str"),
         ({"spec": {"containers": [asks("a")]}, "status": {"qosClass": "Best"}}, "unknown qosClass 'Best'"),
     ],
 )
@@ -192,7 +192,7 @@ def test_what_other_placers_than_the_kubelet_read_is_kept() -> None:
     assert [(name, amount.milli()) for name, amount in read.overhead] == [("cpu", 250)]
     assert read.priority == 9500
     assert pod(asks("a")).priority is None
-    with pytest.raises(InvalidPod, match="priority is not an integer but 'high'"):
+    with pytest.raises(InvalidPod, match="priority must be an integer, not 'high'"):
         pod(asks("a"), spec={"priority": "high"})
 
 

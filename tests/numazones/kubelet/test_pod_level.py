@@ -90,7 +90,7 @@ def test_containers_that_share_need_something_to_share(resource: str, early: boo
         message = f"pod rejected, pod has shared init containers but no {noun} available for them"
         sentence = (
             f"its sidecars take all the {resource} that the pod has as a whole, "
-            f"which leaves none to init containers without {resource} of their own"
+            f"which leaves none for init containers without {resource} of their own"
         )
     else:
         asked = whole(container("own", *amounts), sharing("rest"))
@@ -101,7 +101,7 @@ def test_containers_that_share_need_something_to_share(resource: str, early: boo
         )
         sentence = (
             f"some of its containers take all the {resource} that the pod has as a whole, "
-            f"which leaves none to containers without {resource} of their own"
+            f"which leaves none for containers without {resource} of their own"
         )
     rejected = admit(managed(policy="best-effort"), asked)
     assert (rejected.reason, rejected.message) == ("EmptyPodSharedPoolError", message)
@@ -125,7 +125,7 @@ def test_containers_that_share_need_something_to_share(resource: str, early: boo
         (
             {"memory": "40Gi"},
             (
-                "the Topology Manager chose NUMA node 0 for it, and 40Gi memory are not available there, "
+                "the Topology Manager chose NUMA node 0 for it, but 40Gi memory are not available there, "
                 "even together with other NUMA nodes; at most 31Gi memory is free, on NUMA nodes 0-1"
             ),
         ),

@@ -41,8 +41,8 @@ def test_cpus_are_grouped_by_who_holds_them() -> None:
     )
 
 
-TO_END_THAT = (
-    "to end that, then {} as soon as it can be spared: the kubelet considers {} free until {} is gone"
+TO_RESOLVE_THIS = (
+    "to resolve this, then {} as soon as it can be spared: the kubelet considers {} free until {} is gone"
 )
 
 
@@ -64,7 +64,7 @@ def test_it_is_said_who_shares_what_and_what_ends_it(
     groups: tuple[SharedCPUs, ...], who: str, delete: str, spare: str, cpus: str
 ) -> None:
     *names, last = (part if part in {"both", "all", "and"} else f"default/{part}" for part in who.split())
-    until = TO_END_THAT.format(f"default/{spare}", cpus, f"default/{spare}")
+    until = TO_RESOLVE_THIS.format(f"default/{spare}", cpus, f"default/{spare}")
     assert said(groups) == f"{' '.join(names)} {last} hold {cpus}: delete {delete} {until}"
 
 

@@ -76,8 +76,8 @@ def test_a_shape_is_written_as_amounts(text: str, resources: tuple[tuple[str, in
     ("text", "said"),
     [
         *((text, "cpu=16") for text in ("", "cpu", "cpu=0", "cpu=16,=1", "cpu=many")),
-        ("cpu=1500m", "not whole CPUs: such a pod runs on the shared pool, .* for example cpu=16"),
-        ("memory=1Gi", "no CPUs: such a pod runs on the shared pool, .* add for example cpu=16"),
+        ("cpu=1500m", "not whole CPUs: such a pod runs on the shared pool, .* use cpu=16, for example"),
+        ("memory=1Gi", "no CPUs: such a pod runs on the shared pool, .* add cpu=16, for example"),
         ("cpus=4", r"no CPUs; did you mean cpu\?"),
     ],
 )

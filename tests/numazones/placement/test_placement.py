@@ -169,7 +169,7 @@ def test_pods_on_nodes_of_other_models_are_never_moved() -> None:
     (objection,) = [one for one in found if one.rule == OTHER_MODEL]
     assert objection.message == (
         "pods are not moved from or to node koordinator yet: "
-        "koord-scheduler places pods on this node's NUMA nodes, not the kubelet"
+        "koord-scheduler, not the kubelet, places pods on this node's NUMA nodes"
     )
     assert place(node, pod("b", "1")).rejections == (objection.message,)
     assert not is_known(node)
@@ -251,11 +251,11 @@ def dump(*, policies: int = 1) -> list[dict[str, Any]]:
 
 def test_mixed_dump_is_read_with_each_nodes_model() -> None:
     nodes = situation_of(Dump.of(dump()), NOW).cluster.nodes
-    elsewhere = "places pods on this node's NUMA nodes, not the kubelet"
+    elsewhere = ", not the kubelet, places pods on this node's NUMA nodes"
     assert {name: node.why_no_state and node.why_no_state.message for name, node in nodes.items()} == {
         "kubelet": None,
-        "koordinator": f"koord-scheduler {elsewhere}",
-        "topology-aware": f"the NRI topology-aware policy {elsewhere}",
+        "koordinator": f"koord-scheduler{elsewhere}",
+        "topology-aware": f"the NRI topology-aware policy{elsewhere}",
     }
     result = predict(pod("a", "2", annotations=ALIGNED), nodes.values())
     assert {one.node: str(one.model) for one in result.candidates} == {name: name for name in nodes}

@@ -94,8 +94,8 @@ def nodes(*traits: str) -> list[ClusterNode]:
         pytest.param(
             {"cpu": 10},
             ("tainted full", "tainted full"),
-            f"{scheduling.UNTOLERATED}; and the pod needs 10 exclusive CPUs on one NUMA node; at most 6 are "
-            "free on one NUMA node (NUMA node 0 of worker-1)",
+            f"{scheduling.UNTOLERATED}; in addition, the pod needs 10 exclusive CPUs on one NUMA node; at "
+            "most 6 are free on one NUMA node (NUMA node 0 of worker-1)",
             2,
             id="behind the taint the kubelets would reject it: both",
         ),
@@ -116,7 +116,7 @@ def nodes(*traits: str) -> list[ClusterNode]:
         pytest.param(
             {"cpu": 18},
             ("busy", "busy"),
-            "No node has 18 CPUs free. Closest: worker-1 (2 free); and the pod needs 18 "
+            "No node has 18 CPUs free. Closest: worker-1 (2 free); in addition, the pod needs 18 "
             "exclusive CPUs on one NUMA node, more than any has even when empty; at most 16 are free on "
             "one NUMA node (NUMA node 1 of worker-1)",
             2,

@@ -185,7 +185,7 @@ def test_a_pod_for_another_operating_system_is_inadmissible_everywhere() -> None
     result = predict(pod("a", os={"name": "windows"}), [worker("worker-1", node_state())])
     assert result.verdict == INADMISSIBLE
     assert (result.reasons[0].reason, result.reasons[0].source) == ("PodOSNotSupported", SOURCE)
-    assert result.sentence == "it is not for linux, which the node runs"
+    assert result.sentence == "it is not for linux, the node's operating system"
 
 
 def test_what_the_model_declines_is_unknown() -> None:

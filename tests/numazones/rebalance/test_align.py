@@ -137,7 +137,7 @@ def test_no_pod_is_misaligned_to_align_another(build: Any) -> None:
     proof = prove(in_vain(here, "little", "large"), Align(), here, Policy())
     assert (proof.holds, proof.reason) == (
         False,
-        "the replacement of default/little may be put on node n2, where it would not be aligned",
+        "the replacement of default/little may be scheduled to node n2, where it would not be aligned",
     )
 
 

@@ -33,7 +33,7 @@ def headroom_of(*bodies: dict[str, Any]) -> BudgetHeadroom:
 
 
 AT_LIMIT = "blocked by PodDisruptionBudget shop/web: needs 2 healthy pods, has 2"
-USED_UP = "blocked by PodDisruptionBudget shop/web: all 1 it allows are planned"
+USED_UP = "blocked by PodDisruptionBudget shop/web: the plan already uses the 1 eviction that it allows"
 SEVERAL = (
     "more than one PodDisruptionBudget selects the pod, which the API server rejects: shop/web, shop/all"
 )
@@ -92,7 +92,7 @@ ONE_EVICTION = [
         "too many unconfirmed evictions",
         [budget(disruptedPods={f"p{index}": "" for index in range(2001)})],
         pod(),
-        "PodDisruptionBudget shop/web has too many evictions that are not confirmed yet",
+        "PodDisruptionBudget shop/web has too many evictions that have not been confirmed yet",
     ),
     (
         "as many unconfirmed evictions as are allowed",
@@ -165,7 +165,7 @@ def test_budget_without_policy_gets_the_api_servers_default() -> None:
 def test_planned_evictions_count_as_unconfirmed_too() -> None:
     headroom = headroom_of(budget(allowed=2, disruptedPods={f"p{index}": "" for index in range(2000)}))
     assert headroom.after(pod("a")).rejection(pod("b")) == (
-        "PodDisruptionBudget shop/web has too many evictions that are not confirmed yet"
+        "PodDisruptionBudget shop/web has too many evictions that have not been confirmed yet"
     )
 
 
@@ -188,5 +188,5 @@ def test_budgets_are_used_up_one_by_one() -> None:
     headroom = headroom.after(pod("a")).after(pod("b", app="other"))
     assert headroom.rejection(pod("c", app="other")) == ""
     assert headroom.after(pod("c", app="other")).rejection(pod("d", app="other")) == (
-        "blocked by PodDisruptionBudget shop/other: all 2 it allows are planned"
+        "blocked by PodDisruptionBudget shop/other: the plan already uses the 2 evictions that it allows"
     )

@@ -204,7 +204,7 @@ ROWS: list[tuple[str, ClusterPod, dict[str, Any], list[str]]] = [
         "the highest eviction cost means never",
         pod(annotations={COST: "2147483647"}),
         {},
-        ["pod has the highest eviction cost, which means never"],
+        ["pod has the highest eviction cost, which rules out eviction"],
     ),
     ("an eviction cost that is not a number is none", pod(annotations={COST: "much"}), {}, []),
     # pods that eviction does not move

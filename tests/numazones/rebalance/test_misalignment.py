@@ -54,7 +54,7 @@ def said(found: Misalignment | None) -> tuple[str, Iterable[str], Iterable[str]]
 
 LET_IN = (
     "policy best-effort admitted it: the kubelet prefers one NUMA node, but uses several if none has "
-    "room; so none had when the pod arrived, if the policy was the same"
+    "room; if the policy was the same then, none had room when the pod arrived"
 )
 
 
@@ -65,7 +65,7 @@ def test_newly_freed_room_is_named_with_the_eviction_needed(build: Any) -> None:
     assert found.why[0] == "container c has 1 CPU on NUMA node 0 and 1 on NUMA node 1"
     assert said(found) == (
         "now",
-        (LET_IN, "n1 could hold it aligned now on NUMA node 1"),
+        (LET_IN, "n1 could align it now on NUMA node 1"),
         (
             (
                 "evict it: its replacement will be aligned, on NUMA node 1 of n1 (kubectl numazones plan "
@@ -80,12 +80,12 @@ def test_holders_of_the_missing_resources_are_named(build: Any) -> None:
     could, (_, missing), help_ = said(explained(build.situation([node, build.node("n2")])))
     assert could == "emptier"
     assert missing == (
-        "n1 could hold it aligned if others left: needs 2 exclusive CPUs on one NUMA node; at most 1 is free "
+        "n1 could align it if other pods left: needs 2 exclusive CPUs on one NUMA node; at most 1 is free "
         "on one NUMA node (NUMA node 0 of n1); held by default/a (2 exclusive CPUs)"
     )
     assert help_ == (
         (
-            "evict it: its replacement will be aligned, on NUMA node 0 of n2, if it goes nowhere else "
+            "evict it: its replacement will be aligned, on NUMA node 0 of n2, if it is confined to that node "
             "(kubectl numazones plan --align default/wide)"
         ),
     )
@@ -97,13 +97,15 @@ def test_request_larger_than_a_numa_node_gets_a_smaller_suggestion(build: Any) -
     assert why == (
         "policy best-effort admitted it: no single NUMA node is large enough, so several are allowed",
         (
-            "n1 could not hold it aligned even if it were empty: needs 5 exclusive CPUs on one NUMA "
+            "n1 could not align it even if the node were empty: needs 5 exclusive CPUs on one NUMA "
             "node, more than any has even when empty; at most 4 are free on one NUMA node (NUMA node 1 of n1)"
         ),
     )
-    assert help_ == (
-        "request 4 CPUs: container c requests 5 CPUs; a NUMA node gives at most 4, even when it is empty",
+    cure = (
+        "request 4 CPUs: container c requests 5 CPUs; a NUMA node has at most 4 to give, even when it is "
+        "empty"
     )
+    assert help_ == (cure,)
 
 
 def test_policy_none_misaligns_again_unless_it_changes(build: Any) -> None:
@@ -112,12 +114,12 @@ def test_policy_none_misaligns_again_unless_it_changes(build: Any) -> None:
     assert could == "now"
     assert why == (
         "policy none admitted it: the kubelet ignores NUMA nodes",
-        "n1 could hold it aligned now on NUMA node 1",
+        "n1 could align it now on NUMA node 1",
     )
     assert help_ == (
         (
-            "set topologyManagerPolicy: best-effort on n1, and recreate it: then it will be aligned; "
-            "otherwise it would be misaligned again (spanning 2 NUMA nodes)"
+            "set topologyManagerPolicy: best-effort on n1 and recreate the pod, which will then be aligned; "
+            "with the current policy, it would be misaligned again (spanning 2 NUMA nodes)"
         ),
     )
 
@@ -127,8 +129,8 @@ def test_pod_that_no_plan_moves_gets_reason_and_manual_cure(build: Any) -> None:
     found = said(explained(build.situation([node], replicas={"wide-rs": 1})))
     assert found[2] == (
         (
-            "recreate it: n1 would hold it aligned; no plan does this: pod is the "
-            "only replica of its workload; limits.evictSingleReplicas lets it go"
+            "recreate it: n1 would then align it; no plan does this: pod is the "
+            "only replica of its workload; to allow its eviction, set limits.evictSingleReplicas"
         ),
     )
 
@@ -136,7 +138,10 @@ def test_pod_that_no_plan_moves_gets_reason_and_manual_cure(build: Any) -> None:
 def test_policy_that_would_reject_misalignment_is_not_blamed(build: Any) -> None:
     node = under(spread(build, "best-effort", ("a", 2), ("b", 3), ("wide", 2)), "restricted")
     _, (blamed, _), _ = said(explained(build.situation([node])))
-    assert blamed == "policy restricted would not admit it like this: it arrived under other settings"
+    assert (
+        blamed
+        == "policy restricted would not admit it like this, so it was admitted under different settings"
+    )
 
 
 def test_devices_of_claims_are_nobodys_but_the_schedulers() -> None:
@@ -146,10 +151,10 @@ def test_devices_of_claims_are_nobodys_but_the_schedulers() -> None:
     assert found.why == (
         "container main has 4 CPUs on NUMA node 1; gpu.example/gpu-0 on NUMA node 0",
         (
-            "the kubelet admitted it because the scheduler allocates the devices of its claims, which no "
-            "Topology Manager policy sees"
+            "the kubelet admitted it because the scheduler allocates the devices of its claims, and Topology "
+            "Manager policies do not consider those devices"
         ),
-        "it is unknown whether worker-1 could hold it aligned, as the scheduler chooses its devices",
+        "it is unknown whether worker-1 could align it, because the scheduler chooses its devices",
     )
     assert (found.alignable, found.help) == (Alignable.UNKNOWN, ())
 

@@ -147,7 +147,9 @@ def test_a_budget_of_one_lets_a_plan_evict_one(build: Any) -> None:
     assert (len(both.moves), both.after) == (2, 2)
     verdict = prove(both, goal, situation, Policy())
     assert not verdict.holds
-    assert verdict.reason.endswith("blocked by PodDisruptionBudget default/x: all 1 it allows are planned")
+    assert verdict.reason.endswith(
+        "blocked by PodDisruptionBudget default/x: the plan already uses the 1 eviction that it allows"
+    )
 
 
 def test_a_total_of_one_is_kept_to(build: Any) -> None:
@@ -337,7 +339,7 @@ def test_failed_move_is_barred_but_other_nodes_stay_open(
     proof = prove(first, goal, situation, policy)
     assert proof.holds is (minutes == 60)
     if not proof.holds:
-        assert "a plan that moved a pod of the same owner from n1 to there failed" in proof.reason
+        assert "a plan that moved a pod of the same owner from n1 to that node failed" in proof.reason
 
 
 def test_failed_move_within_a_node_is_not_retried_later(build: Any) -> None:
@@ -367,8 +369,8 @@ def test_room_of_another_policys_plan_is_kept_for_a_day(
     if not made:
         assert outcome.undoes == emptied
         assert outcome.reason == (
-            "the only plan found would fill n2, where plans of policy other made room; it waits until "
-            "2026-01-31T13:00:00Z"
+            "the only plan found would fill n2, where plans of policy other made room; this policy "
+            "waits until 2026-01-31T13:00:00Z"
         )
         assert "node n2, where a plan of policy other made room; until" in proof.reason
 
@@ -427,7 +429,7 @@ def test_uncertain_nodes_are_in_no_plan(build: Any, blind: Any) -> None:
 
 def test_time_that_is_up_ends_the_search(build: Any, two_ways: Any) -> None:
     outcome = plan(shape(4), build.situation(two_ways), Policy(), expired=lambda: True)
-    assert outcome.reason == "no plan was found within 5 evictions before time was up"
+    assert outcome.reason == "no plan was found within 5 evictions before time ran out"
 
 
 def test_measuring_counts_what_fits_on_all_nodes(build: Any, two_ways: Any) -> None:
@@ -448,7 +450,7 @@ SPREAD = {
     "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
 }
 CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
-FORESEEN = "where its replacement will run cannot be foreseen: "
+FORESEEN = "where its replacement will run cannot be predicted: "
 
 
 @pytest.mark.parametrize(
@@ -473,8 +475,8 @@ def test_a_pending_pod_that_nobody_can_foresee_gets_no_plan(build: Any, two_ways
     big = replace(build.pod("big", 4, spec=ANTI_AFFINITY), phase="Pending")
     outcome = plan(pending_goals([big])[0], build.situation(two_ways), Policy(), expired=never)
     assert outcome.reason == (
-        "the plan that was found did not pass the proof: where default/big will run cannot be foreseen: "
-        "podAntiAffinity"
+        "the plan that was found did not pass the proof: where default/big will run cannot be "
+        "predicted: podAntiAffinity"
     )
 
 

@@ -141,7 +141,9 @@ def test_node_that_would_reject_the_replacement_disproves_a_free_choice(build: A
     split = build.put(build.node("n2", reservedSystemCPUs="0"), build.pod("a", 2), build.pod("b", 3))
     situation = build.situation([first, split])
     reason = holds(situation, moved(first.pods["p"], "n2", affinity=("n2",)))
-    assert reason.startswith("the replacement of default/p may be put on node n2, which would not admit it: ")
+    assert reason.startswith(
+        "the replacement of default/p may be scheduled to node n2, which would not admit it: "
+    )
     assert "TopologyAffinityError" in reason
 
 
@@ -159,7 +161,7 @@ def test_every_allowed_node_must_admit_the_pending_pod(build: Any, two_ways: Any
     larger = replace(build.pod("larger", 5), phase="Pending")
     misled = replace(made, placements=(replace(placement, pod=larger, affinity=("n1",)),))
     reason = prove(misled, goal, situation, Policy()).reason
-    assert reason.startswith("pod default/larger may be put on node n1, which would not admit it: ")
+    assert reason.startswith("pod default/larger may be scheduled to node n1, which would not admit it: ")
 
 
 def test_the_pending_pod_that_goes_first_must_find_its_node(build: Any) -> None:
@@ -193,11 +195,12 @@ def test_pod_arriving_anytime_must_leave_room_for_every_replacement(build: Any, 
     move = moved(first.pods["p"], "n1", affinity=("n1",))
     useless = PlanFound((move,), 0, 0, (PlacedPod(smaller, "n1"),))
     last = prove(useless, goal, build.situation([first]), Policy()).reason
-    assert last.startswith("pod default/big may be put on node n1, which would not admit it: ")
+    assert last.startswith("pod default/big may be scheduled to node n1, which would not admit it: ")
     early = replace(build.situation([first]), at_any_time=frozenset({"big"}))
     reason = prove(useless, goal, early, Policy()).reason
     assert reason.startswith(
-        "a pending pod may come before the replacement of default/p, which node n1 would then not admit: "
+        "a pending pod may be scheduled before the replacement of default/p; node n1 would then not admit "
+        "the replacement: "
     )
 
 
@@ -216,7 +219,7 @@ def test_pod_coming_before_the_eviction_must_leave_room_too(build: Any) -> None:
     assert prove(found, goal, build.situation([strict]), Policy()).holds
     early = replace(build.situation([strict]), at_any_time=frozenset({"big"}))
     reason = prove(found, goal, early, Policy()).reason
-    assert reason.startswith("a pending pod may come before the replacement of default/p, ")
+    assert reason.startswith("a pending pod may be scheduled before the replacement of default/p; ")
 
 
 def test_no_pod_makes_room_for_a_less_important_one(build: Any, two_ways: Any) -> None:
@@ -296,7 +299,7 @@ def test_target_other_rejects_replacements_on_the_same_node(build: Any) -> None:
     stay = PlanFound((moved(first.pods["p"], "n1", affinity=("n1",)),), -1, -1)
     assert prove(stay, Vacate("n1"), situation, Policy(target=ReplacementTarget.SAME)).holds
     assert prove(stay, Vacate("n1"), situation, Policy(target=ReplacementTarget.OTHER)).reason == (
-        "the replacement of default/p may be put on node n1, but the policy's target is Other"
+        "the replacement of default/p may be scheduled to node n1, but the policy's target is Other"
     )
 
 
@@ -307,7 +310,7 @@ def test_a_move_that_failed_is_not_repeated_within_the_cooldown(build: Any) -> N
     assert same is not None
     away = PlanFound((moved(pod, "n2", affinity=("n2",)),), -1, 0)
     for age, reason in (
-        (59, "moved a pod of the same owner from n1 to there failed or was rejected within the cooldown"),
+        (59, "moved a pod of the same owner from n1 to that node failed or was rejected within the cooldown"),
         (60, ""),
     ):
         failed = MoveHistory(failed={same: build.now - timedelta(minutes=age)})
@@ -321,7 +324,7 @@ def test_room_of_another_policy_is_only_for_waiting_pods(build: Any, two_ways: A
     first = build.put(build.node("n1"), build.pod("p", 1))
     closed = replace(build.situation([first, build.node("n2")]), history=made_room)
     assert holds(closed, moved(first.pods["p"], "n2", affinity=("n2",))) == (
-        "the replacement of default/p may be put on node n2, where a plan of policy other made room; "
+        "the replacement of default/p may be scheduled to node n2, where a plan of policy other made room; "
         "until 2026-01-31T13:00:00Z only plans for pending pods may use it"
     )
     older = MoveHistory(emptied={"n2": FreedNode("other", build.now - timedelta(hours=24))})
@@ -342,7 +345,7 @@ def test_a_replacement_whose_node_cannot_be_foreseen_proves_nothing(build: Any) 
     move = moved(first.pods["p"], "n2", affinity=("n2",))
     unclear = replace(move.replacement, constraints=replace(move.replacement.constraints, beyond=("a", "b")))
     assert holds(situation, replace(move, replacement=unclear)) == (
-        "where default/p will run cannot be foreseen: a, b"
+        "where default/p will run cannot be predicted: a, b"
     )
 
 

@@ -67,7 +67,7 @@ def test_pod_returns_if_its_replacement_fits_with_the_waiting_pod(build: Builder
             "move default/small, which holds 2 CPUs, within n "
             "(delete it; its replacement still fits once this pod is placed)"
         ),
-        "remove default/other, which holds 2 CPUs (no node would admit its replacement then)",
+        "remove default/other, which holds 2 CPUs (no node would then admit its replacement)",
     ]
     (move,) = planned(wanted, situation)
     assert (move.pod.name, move.node, move.after_pending) == ("small", "n", True)

@@ -146,10 +146,16 @@ def test_everything_that_keeps_a_pod_is_named(dump: dict[str, Any]) -> None:
     assert objections(protections={"minReplicas": 2, "minPodAge": "9h"}) == [
         ("MinReplicas", "owner has 1 replica which is less than minReplicas of 2"),
         ("MinPodAge", "pod age is not older than MinPodAge: 9:00:00"),
-        ("Limits", "pod is the only replica of its workload; limits.evictSingleReplicas lets it go"),
+        (
+            "Limits",
+            "pod is the only replica of its workload; to allow its eviction, set limits.evictSingleReplicas",
+        ),
     ]
     assert objections(limits={"maxNoOfPodsToEvictPerNode": 1}) == [
-        ("Limits", "pod is the only replica of its workload; limits.evictSingleReplicas lets it go")
+        (
+            "Limits",
+            "pod is the only replica of its workload; to allow its eviction, set limits.evictSingleReplicas",
+        )
     ]
 
 

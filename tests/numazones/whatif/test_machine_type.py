@@ -59,4 +59,4 @@ def test_what_is_no_machine_is_refused(text: str, said: str) -> None:
     with pytest.raises(InvalidMachineType) as error:
         parse(text)
     assert said in str(error.value)
-    assert "write for example sockets=2" in str(error.value)
+    assert "use a value such as sockets=2" in str(error.value)

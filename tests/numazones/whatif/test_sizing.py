@@ -83,8 +83,8 @@ def test_kubelet_that_hangs_or_crashes_is_named_with_the_cure(numa: int, word: s
     *misfits, works = found
     assert {one.settings["topologyManagerPolicy"] for one in misfits} == set(POLICIES)
     assert all(one.misfit.startswith(f"2xcpu=1: {word}: the kubelet would") for one in misfits)
-    assert all("; set topologyManagerPolicy: none" in one.misfit for one in misfits[:3])
-    assert "memoryManagerPolicy: None on the drained node" in misfits[3].misfit
+    assert all("set topologyManagerPolicy: none" in one.misfit for one in misfits[:3])
+    assert "memoryManagerPolicy: None, and remove memory_manager_state" in misfits[3].misfit
     assert (works.machines, works.settings["memoryManagerPolicy"]) == (1, "None")
     assert best(found) is works
 

@@ -100,7 +100,7 @@ def test_a_history_is_the_same_in_every_run() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("memory=1Gi", "it requests no CPUs; add for example cpu=4"),
+        ("memory=1Gi", "it requests no CPUs; add cpu=4, for example"),
         ("0xcpu=1", "is not a group of pods"),
         ("cpu", "'cpu' is not a resource with an amount"),
         ("cpu=x", "'cpu=x' is not a resource with an amount"),

@@ -53,7 +53,7 @@ async def test_devices_that_a_class_selects_are_counted_and_no_others(setting: O
     assert f"{GPU}/gpu-0 on NUMA node 1, CPUs" in await sentence(setting)
     setting.state.devices.take_unreadable(["resourceclaims.resource.k8s.io"])
     said = await sentence(setting)
-    assert f"has free {GPU}: 1 on NUMA node 1" in said
+    assert f"has free {GPU} devices (1 on NUMA node 1)" in said
     assert "nic.example" not in said
 
 

@@ -366,7 +366,7 @@ def test_lasting_unexplained_difference_makes_the_node_unknown(setting: Setting)
     setting.now += SETTLE + 1
     list(setting.state.expiring())
     assert setting.seen() is None
-    assert "as published, but placing the running pods" in setting.why()
+    assert "but placing the running pods in order of creation" in setting.why()
     setting.policy = remove(setting.policy, "a")
     setting.publish()
     assert setting.seen() is not None

@@ -547,7 +547,9 @@ async def test_plan_for_a_waiting_pod_needs_its_gate() -> None:
     assert await for_stuck_pod().judge() == PlanCheck()
     cure = f"add the scheduling gate {GATE} or the plan's node affinity to the pod templates"
     found = await for_stuck_pod(stuck_gated=False).judge()
-    assert found.problem.startswith("pod default/stuck may be put on node n3, which would not admit it: ")
+    assert found.problem.startswith(
+        "pod default/stuck may be scheduled to node n3, which would not admit it: "
+    )
     assert found.problem.endswith(f"; {cure}")
     assert found.holds_if_confined
 

@@ -388,6 +388,6 @@ def test_a_dump_whose_model_is_not_installed_here_says_so() -> None:
     [found] = nodes_of([node, zone], list)
     assert found.unknown is not None
     assert found.unknown.message.startswith(
-        "the node's pods are placed by Pinned, which this installation does not know"
+        "the node's pods are placed by Pinned, which this installation does not support"
     )
     assert Dump.of([node, zone]).nodes

@@ -148,7 +148,7 @@ async def test_predictions_follow_slices_claims_and_templates() -> None:
     cluster.state.devices.take_unreadable(["resourceclaims.resource.k8s.io"])
     await cluster.offline.renew()
     assert (
-        "there is no right to read resourceclaims.resource.k8s.io here"
+        "there is no permission to read resourceclaims.resource.k8s.io"
         in cluster.offline.published["train"].sentence
     )
     cluster.state.devices.take_unreadable([])

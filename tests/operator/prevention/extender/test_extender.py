@@ -27,6 +27,7 @@ from tests.operator.prevention.extender.cluster import Cluster
 
 LOST = Unreachable(Request("create", "pods/binding"), "the connection broke", sent=True)
 SPREAD = 2 * ALL_OF_A_ZONE
+NOT_KNOWN = "node(s) whose NUMA state is not known"
 """CPUs that the node has, but no NUMA node of it."""
 
 
@@ -423,9 +424,9 @@ async def test_silent_node_reports_rejection_by_its_last_known_state() -> None:
     fall_silent(cluster)
     answer = await cluster.filter(cluster.pod("p", cpu=SPREAD - 2), ["a"])
     assert answer["FailedAndUnresolvableNodes"] == {
-        "a": "node(s) whose NUMA state is not known (LeaseExpired); as last known they would reject the pod"
+        "a": f"{NOT_KNOWN} (LeaseExpired); in their last known state, they would reject the pod"
     }
-    assert "as last known" in await cluster.bind("p", "a")
+    assert "in their last known state" in await cluster.bind("p", "a")
     assert cluster.server.bindings == []
 
 
@@ -454,9 +455,9 @@ async def test_node_without_zones_is_followed_from_its_last_state(unknown: Unkno
     forget_zones(cluster)
     answer = await cluster.filter(cluster.pod("p", cpu=12), ["a"])
     assert answer["FailedAndUnresolvableNodes"] == {
-        "a": "node(s) whose NUMA state is not known (NoZones); as last known they would reject the pod"
+        "a": f"{NOT_KNOWN} (NoZones); in their last known state, they would reject the pod"
     }
-    assert "as last known" in await cluster.bind("p", "a")
+    assert "in their last known state" in await cluster.bind("p", "a")
     assert (await cluster.filter(cluster.pod("small", cpu=10), ["a"]))["NodeNames"] == ["a"]
     cluster.delete("two")
     assert await cluster.bind("p", "a") == BOUND
@@ -537,7 +538,9 @@ async def test_room_on_a_silent_node_is_promised_once() -> None:
     for name in ("p", "q"):
         cluster.pod(name, cpu=20)
     assert await cluster.bind("p", "a") == BOUND
-    assert "as last known" in await cluster.bind("q", "a")  # the mirror does not show the first one yet
+    assert "in their last known state" in await cluster.bind(
+        "q", "a"
+    )  # the mirror does not show the first one yet
 
 
 @pytest.mark.parametrize("unknown", [UnknownNodes.LAST_RESORT, UnknownNodes.ALLOW])
