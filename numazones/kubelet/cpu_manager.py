@@ -315,9 +315,9 @@ class CPUManager:
 
     def _is_socket_aligned(self, mask: int, fewest: int) -> bool:
         topology = self.topology
-        per_socket = len(topology.numas) // len(topology.sockets)
-        if per_socket == 0:
-            return False
+        per_socket = len(topology.numas) // len(
+            topology.sockets
+        )  # at least 1, else the kubelet does not start
         return topology.socket_count(mask) == -(-fewest // per_socket)
 
 

@@ -42,6 +42,23 @@ def test_the_shared_set_keeps_reserved_cpus_unless_reservation_is_strict() -> No
     assert cpuset.format(manager(strict_cpu_reservation="true").initial_state().default) == "1-15"
 
 
+def test_reusable_cpus_count_where_none_lies_elsewhere() -> None:
+    state = CPUState(cpuset.parse("0-3,8-11"))
+    offered = {
+        (mask, reusable): manager().offer(state, mask, cpuset.parse(reusable))
+        for mask in (0b01, 0b10)
+        for reusable in ("", "4-5", "6,12")
+    }
+    assert offered == {
+        (0b01, ""): 7,
+        (0b01, "4-5"): 7,
+        (0b01, "6,12"): 7,
+        (0b10, ""): 0,
+        (0b10, "4-5"): 2,
+        (0b10, "6,12"): 2,
+    }
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [

@@ -112,6 +112,9 @@ def test_an_eviction_threshold_in_percent_counts_to_the_byte() -> None:
     )
     assert rejected.value.cure.startswith("make reservedMemory add up to 2791728768 bytes, which is ")
     assert "by the same amount: 644245120 less;" in rejected.value.cure
+    with pytest.raises(InvalidConfiguration) as rejected:
+        MemoryManager.start(config(str(right + GI)), machine())
+    assert "by the same amount: 1Gi more;" in rejected.value.cure
 
 
 def test_a_share_that_a_running_kubelet_has_accepted_is_right() -> None:

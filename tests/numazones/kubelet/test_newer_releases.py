@@ -21,7 +21,7 @@ from numazones.kubelet.rejection import KubeletHang
 from numazones.kubelet.startup import KubeletManagers
 from numazones.kubelet.topology_manager import TopologyManager
 from numazones.kubelet.versions import release
-from tests.numazones.kubelet.building import GI, configuration, container, machine, node, pod
+from tests.numazones.kubelet.building import GI, configuration, container, gpus, machine, node, pod
 
 ACROSS_NUMA = {"distribute-cpus-across-numa": "true"}
 ACROSS_CORES = {"distribute-cpus-across-cores": "true"}
@@ -286,6 +286,8 @@ FOUR_NODES = {
     numa: {"cpu": other, "memory": other, GPU: gpu}
     for numa, (other, gpu) in enumerate([(25, 75), (75, 25), (50, 50), (50, 50)])
 }
+ONE_UNKNOWN = {0: {"cpu": 60, "memory": 0, GPU: 60}, 1: dict.fromkeys(("cpu", "memory", GPU), 50)}
+ROUNDED_DOWN = {0: {"cpu": 50, "memory": 50, GPU: 52}, 1: dict.fromkeys(("cpu", "memory", GPU), 50)}
 
 
 @pytest.mark.parametrize(
@@ -302,6 +304,8 @@ FOUR_NODES = {
         (TWO_NODES, "none", f"{GPU}=10", 0),
         (FOUR_NODES, "least-allocated", "", 0),
         (FOUR_NODES, "least-allocated", "cpu=0,memory=0", 1),
+        (ONE_UNKNOWN, "least-allocated", "", 1),
+        (ROUNDED_DOWN, "least-allocated", "", 0),
     ],
 )
 @pytest.mark.parametrize("policy", ["single-numa-node", "restricted", "best-effort"])
@@ -320,6 +324,36 @@ def test_scores_decide_between_numa_nodes_of_equal_hints(
         unpreferred, lambda resource, mask: scores[mask.bit_length() - 1][resource]
     )
     assert merged.affinity == 1 << chosen
+
+
+@pytest.mark.parametrize("low", [0, 1])
+def test_of_several_ways_to_one_affinity_the_best_scored_counts(low: int) -> None:
+    """NUMA node ``low`` is reached by a hint of 10 % and by one of 90 %, the other by one of 40 %."""
+    options = {"numa-allocation-strategy": "least-allocated"}
+    manager = TopologyManager.start(configuration("best-effort", options=options, version="1.38"), machine(2))
+    scores = {("cpu", 1 << low): 90, ("cpu", 0b11): 10, (GPU, 1 << low): 10, (GPU, 2 >> low): 70}
+    cpus = ResourceHints("cpu", (), lambda: (1 << low, 0b11))
+    gpus = ResourceHints(GPU, (), lambda: (0b01, 0b10))
+    merged = manager.merge_non_preferred([cpus, gpus], lambda resource, mask: scores[resource, mask])
+    assert merged.affinity == 1 << low
+
+
+@pytest.mark.parametrize(
+    ("resource", "holder"),
+    [
+        ("cpu", container("c", 2)),
+        ("memory", container("c", "500m")),
+        ("vendor/gpu", container("c", "500m", vendor_gpu="1")),
+    ],
+)
+def test_what_pods_hold_of_each_resource_scores_by_itself(resource: str, holder: dict[str, Any]) -> None:
+    weights = ",".join(f"{name}={int(name == resource)}" for name in ("cpu", "memory", "vendor/gpu"))
+    options = {"numa-allocation-strategy": "least-allocated", "numa-score-weights": weights}
+    start = node(machine(2), devices=gpus((0,), (0,), (1,), (1,)), options=options, version="1.38")
+    first = admit(start, pod("first", holder))
+    assert first.containers["c"].affinity.affinity == 0b01
+    second = admit(first.node, pod("second", container("c", 2, vendor_gpu="1")))
+    assert second.containers["c"].affinity.affinity == 0b10
 
 
 @pytest.mark.parametrize(("strategy", "numas"), [("most-allocated", 0b01), ("least-allocated", 0b10)])
@@ -347,6 +381,13 @@ def test_each_container_sees_what_those_before_it_hold(strategy: str, numas: int
         (
             {"numa-score-weights": "=3"},
             'bad value for option "numa-score-weights": empty resource name in weight entry "=3"',
+        ),
+        (
+            {"numa-score-weights": "cpu=1=2"},
+            (
+                'bad value for option "numa-score-weights": invalid weight value for "cpu": '
+                'strconv.Atoi: parsing "1=2": invalid syntax'
+            ),
         ),
         (
             {"numa-score-weights": "memory=1,cpu=101"},

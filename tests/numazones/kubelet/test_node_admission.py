@@ -263,7 +263,10 @@ def test_host_ports_must_be_free(entry: dict[str, Any], reason: str) -> None:
 def test_pods_of_another_operating_system_are_rejected_before_all_else() -> None:
     labelled = {"labels": {"kubernetes.io/os": "windows"}}
     asked = pod("new", {"cpu": "99"}, metadata=labelled, priority=2_000_000_000)
-    assert verdict(admit_to_node(info(), asked)) == (
+    rejected = admit_to_node(info(), asked)
+    assert rejected.sentence == admit_to_node(info(), pod("new", os={"name": "windows"})).sentence
+    assert "linux" in rejected.sentence
+    assert verdict(rejected) == (
         "PodOSSelectorNodeLabelDoesNotMatch: "
         "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
     )
@@ -313,6 +316,24 @@ def test_critical_pod_evicts_the_cheapest_sufficient_pods() -> None:
     assert (found.reason, found.message, found.sentence) == ("", "", "")
     more = admit_to_node(start, pod("system", {"cpu": "40"}, **CRITICAL))
     assert set(more.preempted) == {"small", "near", "dear"}
+
+
+@pytest.mark.parametrize(
+    ("others", "preempted"),
+    [
+        ({"a": (20, 3), "b": (20, 2)}, "b"),  # of pods as near, the one that requests less memory
+        ({"a": (24, 2), "b": (20, 2)}, "b"),  # then fewer CPUs
+        ({"a": (20, 2), "b": (24, 2)}, "a"),
+        ({"a": (20, 2), "b": (20, 2)}, "b"),  # then the last one
+    ],
+)
+def test_of_pods_as_near_the_smallest_is_preempted(
+    others: dict[str, tuple[int, int]], preempted: str
+) -> None:
+    start = info(
+        *(pod(uid, {"cpu": str(cpus), "memory": f"{memory}Gi"}) for uid, (cpus, memory) in others.items())
+    )
+    assert admit_to_node(start, pod("system", {"cpu": "20"}, **CRITICAL)).preempted == (preempted,)
 
 
 def test_slots_are_made_by_preempting_as_well() -> None:

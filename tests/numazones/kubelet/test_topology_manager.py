@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numazones import cpuset
+from numazones.kubelet import cures
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.hints import Hint, ResourceHints, indifferent, unsatisfiable
 from numazones.kubelet.rejection import KubeletCrash
@@ -107,6 +108,7 @@ def test_each_policy_merges_and_admits_by_its_rule(
     [
         ([(0b0011, 0b1100), (0b1100, 0b0110)], 0b1100),  # as many as the widest request needs
         ([(0b0011, 0b1100), (0b0011, 0b1100)], 0b0011),  # among equals the lowest
+        ([(0b0011, 0b1100), (0b1100, 0b0101, 0b1010)], 0b1100),  # it must lie within a mask of each
         ([(0b0011,), (0b0110,)], 0b0010),  # fewer, if there is nothing better
         ([(0b0111, 0b1110), (0b0111,)], 0b0111),
         ([(0b01111,), (0b11100, 0b00011), (0b01110,)], 0b01100),  # of fewer, as many as possible
@@ -318,8 +320,16 @@ def test_policy_none_does_not_look_at_its_options() -> None:
 
 
 def test_more_numa_nodes_than_allowed_are_rejected() -> None:
-    with pytest.raises(InvalidConfiguration, match="unsupported on machines with more than 8 NUMA Nodes"):
-        TopologyManager.start(configuration("best-effort"), machine(9, cores=1))
+    beyond_masks = (*range(8), 64)
+    for hardware, cure in (
+        (machine(9, cores=1), cures.allowed_numa_nodes(9)),
+        (machine(9, cores=1, ids=beyond_masks), cures.NO_ALIGNMENT),
+        (machine(20), cures.NO_ALIGNMENT),
+    ):
+        message = "unsupported on machines with more than 8 NUMA Nodes"
+        with pytest.raises(InvalidConfiguration, match=message) as rejected:
+            TopologyManager.start(configuration("best-effort"), hardware)
+        assert rejected.value.cure == cure
     wider = configuration("best-effort", options={"max-allowable-numa-nodes": "+9"})
     assert TopologyManager.start(wider, machine(9, cores=1)).numa_mask == 0x1FF
 

@@ -60,7 +60,7 @@ def budget(allowed: int) -> Budget:
         ({}, {"phase": "Failed", "message": "the replacement is gone", "since": AT_NOON}),
     ],
 )
-async def test_moves_after_the_one_that_ends_a_plan_keep_their_progress(
+async def test_ended_plan_keeps_the_progress_of_later_moves(
     spec: dict[str, Any], first: dict[str, Any]
 ) -> None:
     here = Execution()
