@@ -115,6 +115,9 @@ def test_an_eviction_threshold_in_percent_counts_to_the_byte() -> None:
     with pytest.raises(InvalidConfiguration) as rejected:
         MemoryManager.start(config(str(right + GI)), machine())
     assert "by the same amount: 1Gi more;" in rejected.value.cure
+    with pytest.raises(InvalidConfiguration) as rejected:
+        MemoryManager.start(configuration(systemReserved={}), machine())
+    assert "kubeReserved, systemReserved and evictionHard together" in rejected.value.cure
 
 
 def test_a_share_that_a_running_kubelet_has_accepted_is_right() -> None:
@@ -179,6 +182,27 @@ def test_memory_hints_keep_grouped_and_single_numa_nodes_apart() -> None:
             "which is unexpected"
         ),
     )
+
+
+def test_two_groups_of_numa_nodes_are_not_mixed() -> None:
+    first = admit(memory_node("restricted", machine(4)), asking("wide", "20Gi")).node
+    both = admit(first, asking("wider", "21Gi")).node
+    assert groups(both) == [(0, 1), (0, 1), (2, 3), (2, 3)]
+    hints = both.kubelet.memory.container_hints(both.memory, "u", "c", (("memory", GI),), {})
+    assert hints[0].all() == (Hint(0b0011, False), Hint(0b1100, False))
+
+
+def test_reusable_memory_suffices_where_none_is_free() -> None:
+    full = admit(memory_node("restricted"), asking("all", "31Gi")).node
+    assert free(full) == [0, 0]
+    requests = (("memory", 31 * GI),)
+    for reusable, hints in (
+        ({(0b11, "memory"): 31 * GI}, (Hint(0b11, True),)),
+        ({(0b11, "memory"): 31 * GI - 1}, (Hint(None, True),)),
+        ({}, (Hint(None, True),)),
+    ):
+        found = full.kubelet.memory.container_hints(full.memory, "u", "c", requests, reusable)
+        assert found[0].all() == hints
 
 
 def test_request_for_a_whole_numa_node_fits() -> None:
