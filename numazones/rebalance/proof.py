@@ -189,7 +189,7 @@ class _Play:
         """Check that the replacement ends aligned even if a pod that waits takes what the eviction frees."""
         freed = cluster.nodes[move.pod.node]
         for pod in self._others:
-            taken = None if obstacles(freed, pod) else place(freed, pod).node
+            taken = place(freed, pod).node
             if taken is None:
                 continue
             nodes = choices(move.replacement, cluster.with_node(taken), move.affinity)

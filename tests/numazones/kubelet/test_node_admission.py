@@ -322,6 +322,7 @@ def test_critical_pod_evicts_the_cheapest_sufficient_pods() -> None:
     ("others", "preempted"),
     [
         ({"a": (20, 3), "b": (20, 2)}, "b"),  # of pods as near, the one that requests less memory
+        ({"a": (20, 2), "b": (20, 3)}, "a"),
         ({"a": (24, 2), "b": (20, 2)}, "b"),  # then fewer CPUs
         ({"a": (20, 2), "b": (24, 2)}, "a"),
         ({"a": (20, 2), "b": (20, 2)}, "b"),  # then the last one
