@@ -146,7 +146,7 @@ def node(
     '1-6,17-22'
     """
     if not isinstance(machine, Machine):
-        raise InvalidMachine(f"a node needs a Machine, not {type(machine).__name__}; see build.machine")
+        raise InvalidMachine(f"a node needs a Machine, not {type(machine).__name__}; use build.machine")
     if not machine.cpus or not machine.numa_nodes:
         raise InvalidMachine("a node needs a machine with CPUs and NUMA nodes, but this one has none")
     config = configuration(aligning_settings(machine) if settings is None else settings, version=version)

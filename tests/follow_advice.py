@@ -26,7 +26,7 @@ BACK_LATER = re.compile(
 REMOVE = re.compile(r"remove (?P<pod>[^ ,]+).* \(no .+\)$")
 SET = re.compile(r"set (?P<setting>topologyManager\w+): (?P<value>\S+) on (?P<node>[^ ,]+)")
 LABEL = re.compile(r"kubectl label node (?P<node>\S+) (?P<labels>[^)]+)\)")
-SELECTOR = re.compile(r"the pod's node selector (?P<labels>\S+) keeps it away: relax it")
+SELECTOR = re.compile(r"the pod's node selector (?P<labels>\S+) does not match: relax it")
 TAINT = re.compile(r"does not tolerate its taint (?P<taints>.+?): add a toleration")
 NAMED_AMOUNT = re.compile(r"(\S+) (\S+)")
 

@@ -82,8 +82,8 @@ def _policy(admission: Admission) -> str:
     if not admission.outcome.policy:
         return "neither the pod nor the node has a NUMA topology policy: nothing is aligned"
     if own and theirs:
-        return f"policy {own}, the pod's and the node's"
-    return f"policy {own or theirs}, {'the pod' if own else 'the node'}'s"
+        return f"policy {own}, set by both the pod and the node"
+    return f"policy {own or theirs}, set by {'the pod' if own else 'the node'}"
 
 
 def _hints(candidate: Candidate) -> Iterator[str]:
@@ -127,8 +127,8 @@ def _exclusivity(admission: Admission) -> str:
         numas = [str(numa) for numa in node.host.numa_ids if node.use(numa) is use]
         if numas:
             several = len(numas) > 1
-            which = f"NUMA node{'s' if several else ''} {', '.join(numas)} {'are' if several else 'is'} {use}"
-            effects.append(f"{which}, so that {effect.format('them' if several else 'it')}")
+            which = f"NUMA nodes {', '.join(numas)} count" if several else f"NUMA node {numas[0]} counts"
+            effects.append(f"{which} as {use}, so {effect.format('them' if several else 'it')}")
     return f"the pod requires exclusivity ({origin}); {'; '.join(effects) or 'no NUMA node counts as used'}"
 
 
@@ -156,11 +156,11 @@ def _defects(admission: Admission, candidate: Candidate) -> Iterator[str]:
     if outcome.stage is Stage.FILTER and admission.message == NOT_MATCHING:
         return
     if outcome.policy == TopologyPolicy.BEST_EFFORT and outcome.stage is Stage.RESERVE:
-        yield "BestEffort never rejects in Filter, but what it settles on may still not fit at Reserve"
+        yield "BestEffort never rejects in Filter, but its choice may still not fit at Reserve"
     if outcome.policy and not admission.admitted and _fits_if_spread_well(candidate):
         yield (
-            "the pod fits, but released code spreads amounts over several NUMA nodes in the wrong order, "
-            "so that part of the request remains unplaced"
+            "the pod fits, but koord-scheduler spreads amounts over several NUMA nodes in the wrong order, "
+            "so part of the request remains unplaced"
         )
     if admission.admitted and outcome.policy and outcome.grant is not None:
         yield from _gaps_in_the_records(admission)
@@ -173,7 +173,7 @@ def _gaps_in_the_records(admission: Admission) -> Iterator[str]:
     if topology is None or not topology.valid:
         yield "the node has no CPU topology: nothing is recorded, and further pods get the same amounts again"
     elif not admission.numa_resources:
-        yield "nothing is charged to the NUMA nodes: the merge left the pod without a set of its own"
+        yield "nothing is charged to the NUMA nodes: the merge left the pod without a set of NUMA nodes"
     elif not admission.cpus:
         yield "exclusivity looks at CPU sets alone: this pod has none, so it counts as using no NUMA node"
 

@@ -58,7 +58,7 @@ def _unpinned(case: _Case) -> str:
         return ""
     return (
         f"this container would get no CPU pinning: {case.node.pools[grant.pool].name} has no shared CPUs "
-        "left, so no CPU set is sent and it may run everywhere, on exclusive CPUs too"
+        "left, so no CPU set is sent and it may run anywhere, even on exclusive CPUs"
     )
 
 
@@ -118,7 +118,8 @@ def _memory_to_root(case: _Case) -> str:
     if case.known.wants == case.known.requirements and case.known.cgroup.oom_score:
         cause += " (the plugin estimates one from the OOM score where there is none)"
     return (
-        f"{cause} sends the container to the pool with most memory, away from the CPUs of a single NUMA node"
+        f"{cause} sends the container to the pool with the most memory, away from the CPUs of a single "
+        "NUMA node"
     )
 
 
@@ -148,7 +149,7 @@ def _reserved_exclusive(case: _Case) -> str:
     overlap = 0 if case.grant is None else case.grant.exclusive & case.node.policy.reserved
     if not overlap:
         return ""
-    return f"the reserved CPU {cpuset.format(overlap)} is isolated too, and so is handed out exclusively"
+    return f"the reserved CPU {cpuset.format(overlap)} is also isolated, so the policy assigns it exclusively"
 
 
 def _doubly_exclusive(case: _Case) -> str:
@@ -157,9 +158,9 @@ def _doubly_exclusive(case: _Case) -> str:
     for name, other in case.node.grants.items():
         if name != case.grant.container and (overlap := other.exclusive & case.grant.exclusive):
             return (
-                f"CPUs {cpuset.format(overlap)} are exclusive to container {name} already: a NUMA node "
-                "that lies in several dies is a pool of each, and these pools do not see each other's "
-                "containers"
+                f"CPUs {cpuset.format(overlap)} are already exclusive to container {name}: a NUMA node "
+                "that lies in several dies is a pool in each of them, and these pools do not see each "
+                "other's containers"
             )
     return ""
 
@@ -205,7 +206,10 @@ def _hinted_die(case: _Case) -> str:
     ranked = case.assessment.ranking
     if ranked is None or pool is None or pool.kind is not PoolKind.DIE or not case.known.hints:
         return ""
-    return "topology hints are scored against a die's whole package, so they do not distinguish its dies"
+    return (
+        "topology hints are scored against the whole package of a die, so they do not distinguish between "
+        "its dies"
+    )
 
 
 def _priority_high(case: _Case) -> str:
@@ -219,7 +223,7 @@ def _priority_high(case: _Case) -> str:
         return ""
     if not case.node.policy.cpus.classes[Priority.HIGH]:
         return ""
-    return "for the choice of the pool, priority high counts every CPU, not only the fast ones"
+    return "when a pool is chosen, priority high counts every CPU, not only the fast ones"
 
 
 def _memory_in_the_root(case: _Case) -> str:

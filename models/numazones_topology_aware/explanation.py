@@ -110,7 +110,7 @@ def _allocation_text(node: Node, given: ContainerAllocation) -> str:
     if given.kind is CPUType.RESERVED:
         parts.append(f"the reserved CPUs {cpuset.format(node.policy.reserved)}")
     elif given.kind is CPUType.PRESERVE:
-        parts.append("no change of its CPUs")
+        parts.append("its current CPUs")
     elif given.shared or not given.exclusive:
         parts.append(f"{given.shared}m of the shared CPUs {_or_none(given.update.cpus, given.exclusive)}")
     parts.append(f"memory of NUMA nodes {cpuset.format(given.memory_nodes)}")
@@ -134,5 +134,7 @@ def _others(admission: Admission) -> list[str]:
             sentences.append(f"{owner} moves from CPUs {cpuset.format(was)} to {shown}")
         if update.mems is not None and update.mems != before.containers[name].mems:
             nodes = cpuset.format(update.mems)
-            sentences.append(f"{owner} may now use memory of NUMA nodes {nodes}, so that this one fits")
+            sentences.append(
+                f"{owner} may now use memory of NUMA nodes {nodes}, to make room for this container"
+            )
     return sentences

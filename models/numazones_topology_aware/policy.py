@@ -141,7 +141,7 @@ def _reserved_amount(allocator: CPUAllocator, amount: str, candidates: CPUSet, p
     cpus = allocator.take(candidates, -(-milli // 1000), Priority.NORMAL)
     if cpus is None:
         raise StartFailed(
-            f"{amount} is more CPUs than the {candidates.bit_count()} that are available and not isolated",
+            f"{amount} CPUs are too many: only {candidates.bit_count()} are available and not isolated",
             code="reserved-too-many",
             path=path,
         )

@@ -163,9 +163,7 @@ def _grant(fresh: Node, known: Known, entry: _Entry, pool: Pool) -> Grant:
         and not wanted.cold_start
     )
     if not suits:
-        raise _unreadable(
-            f"container {known.full_name} requests something other than what it holds according to the record"
-        )
+        raise _unreadable(f"container {known.full_name} does not request what the record says it holds")
     kind = CPUType.NORMAL if entry.shared else cpu.kind
     return Grant(
         container=known.spec.id,

@@ -244,8 +244,8 @@ def _distances(hardware: Hardware) -> dict[int, dict[int, int]]:
     nodes = hardware.machine.numa_nodes
     if len(nodes) > _FEW and any(node.distances is None for node in nodes):
         raise UnmodelledFeature(
-            "the distances between the machine's NUMA nodes are not known, and the policy widens memory "
-            "zones by them; give NUMANode(distances=…)"
+            "the distances between the machine's NUMA nodes are not known, but the policy needs them "
+            "to widen memory zones; give NUMANode(distances=…)"
         )
     table = {}
     for node in nodes:

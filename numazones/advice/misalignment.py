@@ -39,14 +39,14 @@ class Misalignment:
     """Reason why a running pod is not aligned."""
 
     TITLE: ClassVar = "WhyNotAligned"
-    alignment: Annotated[Alignment, "remote or spanning; that of its worst container."]
-    sentence: Annotated[str, "The same in a few words."]
+    alignment: Annotated[Alignment, "Alignment of the pod's worst container: remote or spanning."]
+    sentence: Annotated[str, "The alignment in a few words."]
     alignable: Annotated[Alignable, "Whether its node could align it: now, emptier, never or unknown."]
     why: Annotated[
         tuple[str, ...],
-        "How it is spread, why the kubelet admitted it, and whether its node could align it.",
+        "How the pod is spread, why the kubelet admitted it, and whether its node could align it.",
     ]
-    help: Annotated[tuple[str, ...], "What would help; each was tried on a copy."]
+    help: Annotated[tuple[str, ...], "What would help; each change was tried on a copy of the node."]
 
 
 def misalignment_of(pod: ClusterPod, situation: Situation) -> Misalignment | None:

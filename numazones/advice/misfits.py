@@ -57,7 +57,7 @@ class Misfit:
             given = f"the kubelet only assigns whole cores of {self.granule} threads (full-pcpus-only)"
         else:
             most = amount_in_words(self.resource, self.widest)
-            given = f"a NUMA node has at most {most} to give, even when it is empty"
+            given = f"a NUMA node can provide at most {most}, even when it is empty"
         return (
             f"container {self.container} requests {amount_with_resource(self.resource, self.asked)}; {given}"
         )

@@ -38,7 +38,7 @@ class IdleContainer:
 
     use: Annotated[MeasuredUse, "What was measured."]
     request: Annotated[int, "CPUs of the smallest request that fits the measured use.", Named("cpu")]
-    given_back: Annotated[int, "CPUs that other pods could get."]
+    given_back: Annotated[int, "CPUs that would become free for other pods."]
     then_fit: Annotated[int, "Additional pods of the shape that would then fit on its node."] = 0
 
 

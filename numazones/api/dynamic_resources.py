@@ -29,7 +29,9 @@ class DynamicClass(APIModel):
         "understood.",
         ge=0,
     )
-    allocated: int | None = optional("Number of these devices that claims use, wholly or in part.", ge=0)
+    allocated: int | None = optional(
+        "Number of these devices that are allocated to claims, wholly or in part.", ge=0
+    )
     available: int | None = optional(
         "Number of these devices that could still be allocated, each by itself.", ge=0
     )
@@ -40,7 +42,7 @@ class DynamicCapacity(APIModel):
 
     name: str = Field(max_length=MAX_NAME, description="Qualified name of the capacity, such as dra.cpu/cpu.")
     capacity: Quantity | None = optional("Total over all shared devices.")
-    allocated: Quantity | None = optional("Amount that claims hold.")
+    allocated: Quantity | None = optional("Amount allocated to claims.")
     available: Quantity | None = optional("Amount left on devices that could still be allocated.")
 
 
@@ -57,7 +59,9 @@ class DynamicDriver(APIModel):
         "Number of devices; left out, like the next two, while slices of the driver's pools are missing.",
         ge=0,
     )
-    allocated: int | None = optional("Number of devices that claims use, wholly or in part.", ge=0)
+    allocated: int | None = optional(
+        "Number of devices that are allocated to claims, wholly or in part.", ge=0
+    )
     available: int | None = optional("Number of devices that could still be allocated, each by itself.", ge=0)
     partitions: bool = Field(
         default=False,

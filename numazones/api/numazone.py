@@ -174,8 +174,8 @@ class ZoneResource(APIModel):
     capacity: Quantity | None = optional("Amount that the hardware has.")
     reserved: Quantity | None = optional("Amount that the kubelet reserves on this NUMA node.")
     allocatable: Quantity | None = optional(
-        "Total amount that pods may be given: capacity minus reserved; for memory also minus hugepages, "
-        "for devices the healthy ones."
+        "Total amount that pods may be given: capacity minus reserved. For memory, also minus hugepages; "
+        "for devices, only the healthy ones."
     )
     assigned: Quantity | None = optional("Amount that containers hold exclusively.")
     available: Quantity | None = optional("Amount that containers could still be given.")
@@ -190,11 +190,11 @@ class CPUSets(APIModel):
     exclusive: CPUList = Field(default="", description="CPUs that containers hold exclusively.")
     shared: CPUList = Field(
         default="",
-        description="CPUs of the shared pool without the reserved ones: what can still be given exclusively.",
+        description="CPUs of the shared pool except the reserved ones; they can still be given exclusively.",
     )
     default: CPUList | None = optional(
-        "The CPU manager's default CPU set on this NUMA node, where it does not follow from the other sets: "
-        "shared, and reserved too unless strict-cpu-reservation or workload partitioning is on."
+        "The CPU manager's default CPU set on this NUMA node. Left out if it is what the other sets imply: "
+        "shared, plus reserved unless strict-cpu-reservation or workload partitioning is on."
     )
 
 
@@ -235,7 +235,7 @@ class ZoneDevice(APIModel):
         description="False for a device that is still held although its plugin no longer lists it.",
     )
     assigned_to: ContainerName | None = optional(
-        "Container that holds the device; one of them if init containers passed it on."
+        "Container that holds the device. If init containers passed it on, one of the containers involved."
     )
 
 
@@ -283,10 +283,10 @@ class Assignment(APIModel):
 class Headroom(APIModel):
     """The largest requests of one kind that this NUMA node alone could still take; left out if unknown."""
 
-    exclusive_cpus: int | None = optional("CPUs for one container with exclusive CPUs.", ge=0, le=_MAX_CPUS)
+    exclusive_cpus: int | None = optional("Exclusive CPUs that one container could get.", ge=0, le=_MAX_CPUS)
     full_core_cpus: int | None = optional(
-        "CPUs for one container with exclusive CPUs if only whole physical cores count, not cores that "
-        "are partly used or reserved.",
+        "Exclusive CPUs that one container could get on whole physical cores; cores that are partly used "
+        "or reserved do not count.",
         ge=0,
         le=_MAX_CPUS,
     )
@@ -296,7 +296,7 @@ class Headroom(APIModel):
 class Summary(APIModel):
     """Figures rounded for the columns of kubectl get; programs read resources and conditions instead."""
 
-    state: str = text(32, "NotReady or Unknown, as the condition Ready says; left out if that is True.")
+    state: str = text(32, "NotReady or Unknown, from the condition Ready; left out if the condition is True.")
     assigned: str = text(32, "CPUs that containers hold exclusively.")
     free: str = text(32, "CPUs that can still be given exclusively.")
     memory: str = text(32, "Memory of the NUMA node.")
@@ -336,8 +336,8 @@ class ZonePlacement(APIModel):
     )
     decider: str = text(128, "Name of the model as used in sentences.")
     cpu: ModelAmounts | None = optional(
-        "CPUs that pods hold exclusively, and whole CPUs that single pods could still be given; left out "
-        "where unknown."
+        "CPUs that pods hold exclusively, and whole CPUs that could still be given to single pods; left "
+        "out where unknown."
     )
     memory: ModelAmounts | None = optional("Memory; left out if the model does not track it.")
     assigned: str = text(32, "CPUs held exclusively, for the columns of kubectl get; ? where unknown.")
@@ -346,16 +346,14 @@ class ZonePlacement(APIModel):
         32, "Memory that could still be given, rounded for the columns of kubectl get; ? where unknown."
     )
     objects: tuple[ResourceName, ...] = list_of(
-        64, "Kinds of objects, in addition to nodes, pods and NUMAZones, that the model reads."
+        64, "Kinds of objects that the model reads in addition to nodes, pods and NUMAZones."
     )
     record: str = text(
         MAX_RECORD,
         "State of the model that cannot be rebuilt from objects, as JSON in the model's format; only on "
         "the NUMAZone with the lowest NUMA id.",
     )
-    unknown: str = text(
-        1024, "Why the state that the model decides from is unknown; left out if it is known."
-    )
+    unknown: str = text(1024, "Why the model's state is unknown; left out if it is known.")
 
 
 class Silence(APIModel):
@@ -366,7 +364,7 @@ class Silence(APIModel):
         description="Silent. kubectl get shows it; the condition Ready does not change.",
     )
     since: Timestamp | None = optional("When the Lease was last renewed; left out if that is unknown.")
-    message: str = text(1024, "Reason for the status in a sentence, with the cure.")
+    message: str = text(1024, "What is wrong, in a sentence, and what to do about it.")
 
 
 class NUMAZoneStatus(APIModel):
@@ -374,8 +372,8 @@ class NUMAZoneStatus(APIModel):
 
     snapshot: str = text(
         64,
-        "Identifier that all NUMAZones of a node written in one cycle share; use them together only "
-        "if they agree.",
+        "Identifier shared by all NUMAZones of a node that were written in the same cycle. Do not combine "
+        "NUMAZones with different identifiers.",
     )
     zones: int = Field(default=0, ge=0, le=_MAX_ZONES, description="Number of the node's NUMAZones.")
     topology: Topology | None = optional("The hardware of the NUMA node.")
@@ -444,8 +442,8 @@ NUMAZONE = ResourceType(
         PrinterColumn(
             "State",
             ".status['silence','summary'].state",
-            "Empty if all is well; NotReady or Unknown if not everything could be read, Silent if the "
-            "exporter is not renewing its Lease",
+            "Empty if there is no problem; NotReady or Unknown if not everything could be read, Silent if "
+            "the exporter is not renewing its Lease",
         ),
         PrinterColumn("Reserved", _resource("cpu", "reserved"), "CPUs reserved on the NUMA node", priority=1),
         PrinterColumn(

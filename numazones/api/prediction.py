@@ -57,14 +57,14 @@ class NodeCounts:
     ] = 0
     admissible: Annotated[
         int,
-        "Nodes among these that would admit the pod.",
-        Field(ge=0, description="Nodes among these whose kubelet would admit the pod."),
+        "Nodes that would admit the pod, among those that the scheduler could choose.",
+        Field(ge=0, description="Nodes whose kubelet would admit the pod, among the evaluated ones."),
     ] = 0
     stale: Annotated[
         int,
         "Nodes whose state is not known.",
         Named("unknown"),
-        Field(ge=0, description="Nodes among these whose state is not known now."),
+        Field(ge=0, description="Nodes whose state is not known now, among the evaluated ones."),
     ] = 0
     excluded: Annotated[
         int,
@@ -119,7 +119,7 @@ class Reason:
         Named("example"),
         Field(max_length=MAX_NAME, description="Example: the node that comes closest."),
     ] = ""
-    model: Annotated[str, "The placement model that decides there.", or_null, _model("these nodes")] = ""
+    model: Annotated[str, "The placement model of these nodes.", or_null, _model("these nodes")] = ""
     message: Annotated[
         str,
         "The message of the kubelet or the scheduler.",
@@ -168,7 +168,9 @@ class Candidate:
     score: Annotated[
         int,
         Field(
-            ge=0, le=100, description="The less usable room the placement costs, the higher; 100 is the best."
+            ge=0,
+            le=100,
+            description="The less usable room the placement costs, the higher the score; 100 is the best.",
         ),
     ]
     free_block: Annotated[
@@ -221,8 +223,8 @@ class PredictionSummary(APIModel):
 
     nodes: str = text(32, "Number of nodes that would admit the pod, out of all nodes, such as 3/20.")
     actual: str = text(32, "Waiting until the kubelet has decided, then Admitted or Rejected.")
-    node: str = text(MAX_NAME, "Node the pod is on; while it waits, the best candidate.")
-    numa_nodes: str = text(64, "NUMA nodes there whose resources the pod was predicted to get.")
+    node: str = text(MAX_NAME, "Node of the pod; the best candidate while the pod is waiting.")
+    numa_nodes: str = text(64, "NUMA nodes of this node whose resources the pod was predicted to get.")
     why: str = text(128, "What prevents, or prevented, admission.")
 
 
@@ -242,7 +244,7 @@ class AdmissionPredictionStatus(APIModel):
     )
     candidates: tuple[Candidate, ...] = list_of(64, "Best first.")
     doubts: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = list_of(
-        16, "What is uncertain about it, because not everything is known about a kubelet's release."
+        16, "What is uncertain about the prediction because a kubelet's release is not fully known."
     )
     recommendation: str = text(MAX_NAME, "Active RebalanceRecommendation that would make room for the pod.")
     changed: Timestamp | None = optional("When the verdict last changed.")
@@ -258,14 +260,16 @@ ADMISSION_PREDICTION = ResourceType(
     singular="admissionprediction",
     short_names=("ap",),
     scope="Namespaced",
-    description="Which nodes would admit the pod of the same name, why others would not, and whether that "
-    "was right.",
+    description="Which nodes would admit the pod of the same name, why others would not, and whether the "
+    "prediction was right.",
     columns=(
         PrinterColumn("Verdict", ".status.verdict", "Admissible, Inadmissible or Unknown"),
-        PrinterColumn("Nodes", ".status.summary.nodes", "Nodes that would admit it, out of all nodes"),
+        PrinterColumn("Nodes", ".status.summary.nodes", "Nodes that would admit the pod, out of all nodes"),
         PrinterColumn("Actual", ".status.summary.actual", "Waiting, or what the kubelet decided"),
-        PrinterColumn("Node", ".status.summary.node", "Its node; while it waits, the best candidate"),
-        PrinterColumn("NUMA", ".status.summary.numaNodes", "NUMA nodes it gets there, as predicted"),
+        PrinterColumn(
+            "Node", ".status.summary.node", "Node of the pod; the best candidate while the pod is waiting"
+        ),
+        PrinterColumn("NUMA", ".status.summary.numaNodes", "NUMA nodes that the pod is predicted to get"),
         PrinterColumn("Age", ".metadata.creationTimestamp", "Time since the first prediction", type="date"),
         PrinterColumn("Model", ".status.model", "Placement model of the node that Why refers to", priority=1),
         PrinterColumn("Why", ".status.summary.why", "What prevents, or prevented, admission"),

@@ -107,7 +107,7 @@ class TargetShape(APIModel):
         max_length=32,
         description="What one pod needs on one NUMA node, such as cpu, memory and vendor.example/nic.",
     )
-    count: int | None = optional("How many should fit; as many as possible if left out.", ge=1)
+    count: int | None = optional("How many of these pods should fit; as many as possible if left out.", ge=1)
 
 
 class FreeZone(APIModel):
@@ -141,15 +141,15 @@ class Selector(APIModel):
 class PriorityThreshold(APIModel):
     """Pods of this priority or above are never moved; one of name and value."""
 
-    name: str = text(MAX_NAME, "PriorityClass whose value counts.")
+    name: str = text(MAX_NAME, "PriorityClass whose value is the threshold.")
     value: int | None = optional("The priority itself.", ge=-(2**31), le=2**31 - 1)
 
 
 class Namespaces(APIModel):
     """Namespaces by name; one of include and exclude."""
 
-    include: tuple[Namespace, ...] = list_of(256, "Only these.")
-    exclude: tuple[Namespace, ...] = list_of(256, "All but these.")
+    include: tuple[Namespace, ...] = list_of(256, "Only these namespaces.")
+    exclude: tuple[Namespace, ...] = list_of(256, "All namespaces except these.")
 
 
 class PendingPodSelector(APIModel):
@@ -220,7 +220,7 @@ class ProtectionSettings(APIModel):
     """Pods that are not moved, in the terms of the descheduler's DefaultEvictor."""
 
     pod_protections: PodProtections | None = optional(
-        "Kinds of pods; the descheduler's default kinds if left out."
+        "Kinds of pods to protect; the descheduler's default kinds if left out."
     )
     priority_threshold: PriorityThreshold | None = optional("Pods of this priority or above are not moved.")
     label_selector: Selector | None = optional("Only pods with these labels may move.")
@@ -245,11 +245,17 @@ class ProtectionSettings(APIModel):
 class EvictionLimits(APIModel):
     """Limits on the evictions of one plan; unlimited where absent."""
 
-    total: int | None = optional("In total.", ge=0, alias="maxNoOfPodsToEvictTotal")
-    per_node: int | None = optional("From one node.", ge=0, alias="maxNoOfPodsToEvictPerNode")
-    per_namespace: int | None = optional("In one namespace.", ge=0, alias="maxNoOfPodsToEvictPerNamespace")
+    total: int | None = optional(
+        "Maximum number of evictions in total.", ge=0, alias="maxNoOfPodsToEvictTotal"
+    )
+    per_node: int | None = optional(
+        "Maximum number of evictions from one node.", ge=0, alias="maxNoOfPodsToEvictPerNode"
+    )
+    per_namespace: int | None = optional(
+        "Maximum number of evictions in one namespace.", ge=0, alias="maxNoOfPodsToEvictPerNamespace"
+    )
     per_workload: int | None = optional(
-        "In one workload; depends on its number of replicas if left out.",
+        "Maximum number of evictions in one workload; if left out, it depends on the number of replicas.",
         ge=0,
         alias="maxNoOfPodsToEvictPerWorkload",
     )
@@ -309,7 +315,9 @@ class RebalancePolicySpec(APIModel):
 class UnmovablePods(APIModel):
     """Pods that one rule keeps where they are."""
 
-    rule: str = Field(max_length=64, description="Protection, or other reason, such as Cooldown.")
+    rule: str = Field(
+        max_length=64, description="Name of the protection, or another reason such as Cooldown."
+    )
     pods: int = Field(ge=0, description="Number of pods; a pod counts for each rule that keeps it.")
 
 
@@ -336,7 +344,7 @@ class RebalancePolicyStatus(APIModel):
     )
     conflicts: tuple[PolicyConflict, ...] = list_of(
         64,
-        "Policies whose plans the plans of this policy would have undone in the last search.",
+        "Policies whose plans would have been undone by the plans that the last search found.",
         list_map("policy"),
     )
     conditions: tuple[Condition, ...] = list_of(
@@ -353,18 +361,24 @@ REBALANCE_POLICY = ResourceType(
     singular="rebalancepolicy",
     short_names=("rbp",),
     scope="Cluster",
-    description="Goals of rebalancing, which pods it may move, and who decides.",
+    description="Goals of rebalancing, the pods that it may move, and who approves the plans.",
     by_people=True,
     columns=(
         PrinterColumn("Mode", ".spec.mode", "Recommend, Approve or Auto"),
         PrinterColumn("Target", ".spec.target", "Where replacements may go"),
-        PrinterColumn("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether it can be followed"),
+        PrinterColumn(
+            "Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether the policy can be followed"
+        ),
         PrinterColumn("Recommendation", ".status.recommendation", "Active recommendation"),
         PrinterColumn("Last-Search", ".status.lastSearch", "Time since the last search", type="date"),
         PrinterColumn("Age", ".metadata.creationTimestamp", "Time since creation", type="date"),
         PrinterColumn("Interval", ".spec.schedule.interval", "Time between searches", priority=1),
         PrinterColumn(
-            "Suspended", ".spec.schedule.suspend", "Whether it is suspended", type="boolean", priority=1
+            "Suspended",
+            ".spec.schedule.suspend",
+            "Whether the policy is suspended",
+            type="boolean",
+            priority=1,
         ),
     ),
 )
@@ -375,7 +389,9 @@ class RebalancePolicy(APIObject):
 
     RESOURCE: ClassVar[ResourceType] = REBALANCE_POLICY
 
-    spec: RebalancePolicySpec = Field(description="Goals of plans, which pods may move, and who decides.")
+    spec: RebalancePolicySpec = Field(
+        description="Goals of plans, the pods that they may move, and who approves them."
+    )
     status: RebalancePolicyStatus | None = optional("State of the policy, as the operator sees it.")
 
 
@@ -436,8 +452,8 @@ class RecommendedPlacement(APIModel):
     """A pending pod and where it runs after the plan."""
 
     pod: PodReference = Field(
-        description="Pending pod; with its owner's UID if each pod that the owner creates is rejected "
-        "immediately."
+        description="Pending pod. If each pod that its owner creates is rejected immediately, the UID is the "
+        "owner's."
     )
     target: Place = Field(description="Where it should run.")
 
@@ -476,7 +492,7 @@ class RebalanceRecommendationSpec(APIModel):
         default="",
         max_length=_MAX_GOAL_KEY,
         description="Goal of the policy that the plan is for: shape/NAME, free/NODE or free/NODE/ZONE; "
-        "pods/NAMESPACE/NAME for pending pods like that one.",
+        "pods/NAMESPACE/NAME for pending pods like the one named.",
         json_schema_extra=IMMUTABLE,
     )
     moves: tuple[RecommendedMove, ...] = Field(
@@ -491,7 +507,7 @@ class RebalanceRecommendationSpec(APIModel):
     disruption: DisruptionCost = Field(description="What the plan costs.", json_schema_extra=IMMUTABLE)
     doubts: tuple[Annotated[str, Field(max_length=_MAX_DOUBT)], ...] = list_of(
         16,
-        "What is uncertain about the plan, because not everything is known about a kubelet's release.",
+        "What is uncertain about the plan because a kubelet's release is not fully known.",
         ATOMIC | IMMUTABLE,
     )
     digest: str = Field(
@@ -500,11 +516,11 @@ class RebalanceRecommendationSpec(APIModel):
         json_schema_extra=IMMUTABLE,
     )
     expires: Timestamp | None = optional("When the plan is no longer valid.")
-    approved: bool = Field(default=False, description="Set by people to let the operator run the plan.")
+    approved: bool = Field(default=False, description="Set this to true to let the operator run the plan.")
     rejected: bool = Field(
         default=False,
-        description="Set by people so that no (further) pod is evicted for the plan; no other plan repeats "
-        "its moves until the policy's cooldown is over.",
+        description="Set this to true to reject or stop the plan: no more pods are evicted for it, and no "
+        "other plan repeats its moves until the policy's cooldown is over.",
     )
 
 

@@ -87,7 +87,7 @@ def _unknown(part: Mapping[str, Any], known: frozenset[str], within: str) -> Ite
     for field in map(str, part):
         if field not in known:
             cure = did_you_mean(field, sorted(known)) or (
-                "; check its spelling and indentation, or remove it for an answer without it"
+                "; check its spelling and indentation, or remove it to get an answer without it"
             )
             yield f"{within}{field} is not a field of a pod in Kubernetes {_RELEASE}{cure}"
 

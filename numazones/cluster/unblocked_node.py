@@ -62,16 +62,16 @@ def _selected(constraints: Constraints, node: ClusterNode) -> tuple[str, Constra
     labels = {**node.labels, **missing}
     if all(_may_be_set(key, node) for key in missing) and constraints.selects(node.name, labels):
         cure = (
-            f"the pod's node selector keeps it away: label the node (kubectl label node {node.name} "
+            f"the pod's node selector does not match: label the node (kubectl label node {node.name} "
             f"{' '.join(words)}), or relax the selector"
         )
         return cure, constraints, replace(node, labels=labels)
     kept = tuple(item for item in constraints.node_selector if item[0] not in missing)
     wider = replace(constraints, node_selector=kept)
     if wider.selects(node.name, node.labels):
-        return f"the pod's node selector {','.join(words)} keeps it away: relax it", wider, node
-    found = "node selector and node affinity keep it away: relax them"
-    cure = f"the pod's {found if missing else 'node affinity keeps it away: relax it'}"
+        return f"the pod's node selector {','.join(words)} does not match: relax it", wider, node
+    found = "node selector and node affinity do not match: relax them"
+    cure = f"the pod's {found if missing else 'node affinity does not match: relax it'}"
     return cure, replace(constraints, node_selector=(), node_affinity=None), node
 
 

@@ -11,7 +11,7 @@ from numazones.apimachinery.quantity import format_bytes
 class ZoneUsage:
     """Measured use of a NUMA zone."""
 
-    used: Annotated[float | None, "How many of the exclusively held CPUs were busy; null: none are held."]
+    used: Annotated[float | None, "How many of the exclusively held CPUs were busy; null if none are held."]
     shared: Annotated[float | None, "Share of the shared pool that was busy, from 0 to 1."]
     reserved: Annotated[float | None, "Share of the reserved CPUs that was busy, from 0 to 1."]
     memory: Annotated[int | None, "Memory that is not free, as a quantity.", format_bytes]

@@ -36,8 +36,10 @@ class Wait:
     """Something that a pod waits for beside a node."""
 
     TITLE: ClassVar = "Waiting"
-    reason: Annotated[str, "In one word: SchedulingGate, NotOptedIn, MissingClaim, NoScheduler and others."]
-    sentence: Annotated[str, "The same in a sentence, with the cure where there is one."]
+    reason: Annotated[
+        str, "Reason in one word, such as SchedulingGate, NotOptedIn, MissingClaim or NoScheduler."
+    ]
+    sentence: Annotated[str, "The reason in a sentence, with what to do about it if something helps."]
 
 
 HELD_ROOM = Wait("HeldRoom", "the room that it needs is held for other pods on their way there")
@@ -156,8 +158,8 @@ def told_of_loss(pod: ClusterPod, nodes: tuple[str, ...]) -> str:
         next_step += ", and counts this one as a failure"
     command = f"kubectl delete pod -n {pod.namespace} {pod.name}"
     return (
-        f"the gate released it to {some_of(nodes)} only, and every such node is gone, cordoned or tainted; "
-        f"a released pod cannot go elsewhere: bring one back, or {command}, and {next_step}"
+        f"the gate released it to {some_of(nodes)} only, and each of these nodes is gone, cordoned or "
+        f"tainted; a released pod cannot go elsewhere: bring one back, or {command}, and {next_step}"
     )
 
 

@@ -141,7 +141,7 @@ class Shortfall:
         if constraint.distinct:
             if len(known) >= max(len(asks), *(min(ask.count, 2) for ask in asks)):  # see _Distinct
                 return ""
-            had = f"the free ones have {pluralize(len(known), 'value')}" if known else _NOBODY_SAYS
+            had = f"the free devices have only {pluralize(len(known), 'value')}" if known else _NOBODY_SAYS
             return f"{wanted} with distinct {name}: {had}"
         if any(self._suffices(value, values, asks) for value in known):
             return ""

@@ -137,8 +137,8 @@ def admit(node: Node, pod: Pod) -> Admission:
     >>> decision.admitted, cpuset.format(decision.containers["main"].cpus)
     (True, '1-3')
     """
-    expect(node, Node, "see build.node and node_from_zones; of a ClusterNode, pass its state")
-    expect(pod, Pod, "see build.pod and Pod.from_api")
+    expect(node, Node, "use build.node or node_from_zones; for a ClusterNode, pass its state")
+    expect(pod, Pod, "use build.pod or Pod.from_api")
     attempt = Attempt(node, pod)
     try:
         attempt.run()

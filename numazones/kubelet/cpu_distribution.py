@@ -226,8 +226,8 @@ class _Search:
 
 def _endless(count: int) -> KubeletHang:
     return KubeletHang(
-        f"distributing {count} CPUs across NUMA nodes never ends: every NUMA node that it tries has "
-        "less than a whole core left over; free whole cores or reserve whole cores on this node"
+        f"distributing {count} CPUs across NUMA nodes never ends: every NUMA node that the kubelet "
+        "tries has less than a whole core left over; free whole cores or reserve whole cores on this node"
     )
 
 

@@ -85,7 +85,7 @@ def without_state_file(node: str, file: str) -> str:
 def fuller_shared_pool(node: str) -> str:
     """Return what else helps where exclusive CPUs have left nothing to share."""
     return (
-        f"delete a pod of {node} with exclusive CPUs before the kubelet is restarted, or "
+        f"delete a pod with exclusive CPUs on {node} before the kubelet is restarted, or "
         + without_state_file(node, CPU_STATE_FILE)
     )
 

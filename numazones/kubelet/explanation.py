@@ -95,7 +95,7 @@ def explain(admission: Admission) -> Explanation:
     >>> explain(admit(node, build.pod(cpu=9, memory="1Gi"))).shortfall
     'needs 9 exclusive CPUs on one NUMA node, ...'
     """
-    expect(admission, Admission, "explain takes what admit returns")
+    expect(admission, Admission, "pass the result of admit")
     node = admission.before
     merges: list[Merge] = []
 

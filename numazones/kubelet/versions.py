@@ -202,14 +202,14 @@ CORES_IN_TURN = Rule(
 POD_CPUS_KEPT = Rule(
     38,
     Confidence.FIGURES,
-    "a pod served as a whole keeps its CPUs when the kubelet restarts",
+    "a pod whose pod-level resources are allocated as a whole keeps its CPUs when the kubelet restarts",
     frozenset({POD_LEVEL_MANAGERS}),
     fix=True,
 )
 POD_MEMORY_KEPT = Rule(
     38,
     Confidence.REVIEW,
-    "a pod served as a whole keeps its memory when the kubelet restarts",
+    "a pod whose pod-level resources are allocated as a whole keeps its memory when the kubelet restarts",
     frozenset({POD_LEVEL_MANAGERS}),
     fix=True,
     perhaps_since=37,
@@ -291,7 +291,7 @@ class Release:
         ``switches``: the policy options and feature gates that are on.
 
         >>> release("1.36.2").doubts(()), release("1.40.1").doubts(())
-        ((), ('1.40 is decided by the rules of 1.38, the newest known',))
+        ((), ('1.40 is predicted with the rules of 1.38, the newest known',))
         """
         return tuple(self._doubts(frozenset(switches)))
 
@@ -409,10 +409,10 @@ def unreleased_options(options: Iterable[str]) -> tuple[str, ...]:
     """Return sentences about the options that no kubelet release knows.
 
     >>> unreleased_options(["numa-score-weights", "full-pcpus-only"])
-    ('no release has option numa-score-weights: a released kubelet does not start with it',)
+    ('no kubelet release has option numa-score-weights, so a released kubelet would not start with it',)
     """
     return tuple(
-        f"no release has option {option}: a released kubelet does not start with it"
+        f"no kubelet release has option {option}, so a released kubelet would not start with it"
         for option in sorted(UNRELEASED_OPTIONS.intersection(options))
     )
 

@@ -33,7 +33,7 @@ class DeviceUse:
     """Near a zone; a device of several zones counts in each of them."""
 
     @property
-    def free(self) -> Annotated[int, "Healthy ones that no container holds."]:
+    def free(self) -> Annotated[int, "Healthy devices that no container holds."]:
         """Return how many are still free."""
         return self.healthy - self.held
 
@@ -58,7 +58,7 @@ class HeldDevices:
     """Devices that somebody holds."""
 
     resource: Annotated[str, "Its name, as in pods' requests."]
-    ids: Annotated[tuple[str, ...], "As the device plugin names them."]
+    ids: Annotated[tuple[str, ...], "Ids from the device plugin."]
     near: tuple[CPUSet, ...]
     """Per id, the mask of its NUMA nodes; empty where it is near none in particular."""
 
@@ -86,7 +86,9 @@ class HeldMemory(NamedTuple):
 
     type: Annotated[str, "memory, or hugepages-SIZE."]
     size: Annotated[int, "As a quantity.", format_bytes]
-    numas: Annotated[tuple[int, ...], "NUMA nodes of the block; several share its size."]
+    numas: Annotated[
+        tuple[int, ...], "NUMA nodes of the block; if there are several, the size covers all of them."
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +96,10 @@ class NUMAShare:
     """Resources that a pod holds on one NUMA node."""
 
     TITLE: ClassVar = "HeldShare"
-    numa: Annotated[int | None, "Null for devices that are near no NUMA node."]
+    numa: Annotated[int | None, "NUMA node; null for devices that are not near any."]
     name: Annotated[str, "NAMESPACE/NAME.", Named("pod")]
     cpus: Annotated[CPUSet, "Exclusive CPUs, as a list.", cpuset.format]
-    memory: Annotated[tuple[HeldMemory, ...], "Blocks that the memory manager gave."]
+    memory: Annotated[tuple[HeldMemory, ...], "Memory blocks that the memory manager assigned."]
     """What lies on several NUMA nodes is told for each."""
     devices: Annotated[tuple[HeldDevices, ...], "By resource."]
     alignment: Annotated[

@@ -114,7 +114,7 @@ class Arrivals:
     >>> state = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
     >>> node = ClusterNode("worker-1", allocatable={"cpu": 14000, "memory": 15 << 30}).with_state(state)
     >>> pods = [ClusterPod.from_api(build.pod_body(name, cpu=4, memory="1Gi")) for name in "abcd"]
-    >>> kind = Kind.of(pods[3])
+    >>> kind = PodKind.of(pods[3])
     >>> [Arrivals.of(node, pods[:number]).admits(kind) for number in range(4)]
     [True, True, True, False]
     """

@@ -49,10 +49,10 @@ class ForeseenDevice:
     driver: Annotated[str, "Its driver."]
     pool: Annotated[str, "Its pool, often named after the node."] = field(compare=False)
     device: Annotated[str, "Its name."]
-    numa: Annotated[int | None, "NUMA node where it is; null if its driver does not say."]
+    numa: Annotated[int | None, "NUMA node of the device; null if its driver does not report one."]
     pcie_roots: Annotated[
         tuple[str, ...],
-        "PCIe root complexes that it is behind; left out if its driver does not say.",
+        "PCIe root complexes of the device; left out if its driver reports none.",
         or_left_out,
     ] = ()
     containers: Annotated[
@@ -73,11 +73,11 @@ Shares = tuple[tuple[str, tuple[int, ...]], ...]
 class ContainerPlace:
     """Where a container's devices and the rest of it would be."""
 
-    container: Annotated[str, "Its name; empty where only the pod as a whole is known."]
+    container: Annotated[str, "Name of the container; empty if only the pod as a whole is known."]
     numas: Annotated[tuple[int, ...], "NUMA nodes on which the kubelet gives it something."]
     devices: Annotated[tuple[str, ...], "Its devices, as DRIVER/DEVICE."]
     alignment: Annotated[str, "aligned, notAligned or unknown."]
-    sentence: Annotated[str, "The same in words."]
+    sentence: Annotated[str, "The alignment in words."]
 
     @classmethod
     def of(cls, container: str, numas: tuple[int, ...], devices: Sequence[ForeseenDevice]) -> Self:
@@ -95,7 +95,7 @@ def _places(devices: Iterable[ForeseenDevice]) -> Iterator[str]:
     for one in devices:
         by_numa.setdefault(one.numa, []).append(one.full_name)
     for numa, names in by_numa.items():
-        where = "a NUMA node that is not known" if numa is None else name_numas(1 << numa)
+        where = "an unknown NUMA node" if numa is None else name_numas(1 << numa)
         yield f"{enumeration(names)} on {where}"
 
 

@@ -22,7 +22,7 @@ def of_nodes(nodes: Iterable[ClusterNode]) -> tuple[str, ...]:
     >>> from numazones import build
     >>> state = build.node(build.machine(cores=4, memory="8Gi"), version="v1.38.0")
     >>> of_nodes([ClusterNode("worker-1").with_state(state)])
-    ('kubelet 1.38 is not released yet: it is decided by the rules of its second alpha (worker-1)',)
+    ('kubelet 1.38 is not released yet: it is predicted with the rules of its second alpha (worker-1)',)
     """
     found: dict[str, list[str]] = {}
     for node in nodes:

@@ -181,10 +181,10 @@ def predict(pod: ClusterPod, nodes: Cluster | Iterable[ClusterNode], *, candidat
     >>> print(predict(ClusterPod.from_api(build.pod_body("web", cpu=8, memory="1Gi")), [node]))
     1 of 1 nodes would admit it; best is worker-1 on NUMA node 1
     """
-    expect(pod, ClusterPod, "see ClusterPod.from_manifest and ClusterPod.from_api")
+    expect(pod, ClusterPod, "use ClusterPod.from_manifest or ClusterPod.from_api")
     nodes = list(nodes.nodes.values() if isinstance(nodes, Cluster) else nodes)
     for node in nodes:
-        expect(node, ClusterNode, "see cluster_from_api and ClusterNode.with_state")
+        expect(node, ClusterNode, "use cluster_from_api or ClusterNode.with_state")
     kind = PodKind.of(pod)
     if kind is None:
         return unreadable(pod)

@@ -38,9 +38,9 @@ class PodCounts:
     """Number of pods without a node, by what keeps them, and of rejected pods."""
 
     stuck: Annotated[int, "Waiting pods that no node would admit or that something else keeps waiting."]
-    nowhere: Annotated[int, "Of the stuck pods, those that no node would admit."]
-    unknown: Annotated[int, "Of the stuck pods, those for which this is unknown."]
-    kept: Annotated[int, "Of the stuck pods, those that a node would admit but something else keeps waiting."]
+    nowhere: Annotated[int, "Stuck pods that no node would admit."]
+    unknown: Annotated[int, "Stuck pods for which it is unknown whether a node would admit them."]
+    kept: Annotated[int, "Stuck pods that a node would admit but something else keeps waiting."]
     fitting: Annotated[int, "Waiting pods that are about to get a node."]
     rejected: Annotated[int, "Pods that a kubelet rejected; they stay until they are deleted."]
 

@@ -73,7 +73,7 @@ class Budget:
         if not self.observed:
             return f"PodDisruptionBudget {name} is still being processed by the disruption controller"
         if self.disruptions_allowed < 0:
-            return f"PodDisruptionBudget {name} states a negative number of allowed disruptions"
+            return f"PodDisruptionBudget {name} has a negative number of allowed disruptions"
         if self.disrupted_pods + used > _MAX_DISRUPTED_PODS:
             return f"PodDisruptionBudget {name} has too many evictions that have not been confirmed yet"
         if self.disruptions_allowed > used:

@@ -136,7 +136,7 @@ def why_not(pod: ClusterPod, situation: Situation, policy: Policy) -> tuple[Obje
     return situation.left_out.decide(
         pod,
         lambda: _objections(pod, situation, policy),
-        lambda problem: (Objection(UNDECIDED, f"it cannot be decided whether it may be moved: {problem}"),),
+        lambda problem: (Objection(UNDECIDED, f"it is unknown whether the pod may be moved: {problem}"),),
     )
 
 
@@ -161,7 +161,7 @@ def _unforeseeable(pod: ClusterPod, situation: Situation, policy: Policy) -> Ite
     if pod.volume_claims and policy.target is not ReplacementTarget.SAME:
         claims = ", ".join(pod.volume_claims)
         yield Objection(
-            "Unforeseeable", f"volumes may tie it to nodes (PVC {claims}); move it with target Same"
+            "Unforeseeable", f"its volumes may tie it to certain nodes (PVC {claims}); use target Same"
         )
 
 

@@ -123,7 +123,7 @@ class PlanFound:
     after: int
     """What it counts when all moves are made."""
     placements: tuple[PlacedPod, ...] = ()
-    minimal: Annotated[bool, "Whether fewer moves are proven not to be enough."] = False
+    minimal: Annotated[bool, "True if it is proven that fewer moves are not enough."] = False
 
     @property
     def gain(self) -> Annotated[int, "How many more pods or shapes fit afterwards."]:

@@ -171,9 +171,7 @@ class Comparison:
     asked: Annotated[int, "Runs that were requested."]
     shape: Annotated[Shape | None, "CPUs that no further pod of this shape can use are stranded.", _text]
     variants: Annotated[tuple[VariantFigures, ...], "The others are compared with the first one."]
-    doubts: Annotated[
-        tuple[str, ...], "What is uncertain because of the kubelets' releases and options; usually empty."
-    ] = ()
+    doubts: Annotated[tuple[str, ...], "Doubts about the kubelets' releases and options; usually empty."] = ()
 
 
 def compare(experiment: Experiment, runs: Sequence[Run], *, asked: int) -> Comparison:

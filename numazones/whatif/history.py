@@ -207,7 +207,9 @@ def _readmission(node: Node, name: str, pod: PodInfo) -> ReplayedDecision:
             name, (f"after a restart: observed admitted, model {again.reason}: {again.message}",)
         )
     changed = again.node.state_key != after_start(node, pod.pod).state_key
-    return ReplayedDecision(name, ("after a restart: the model gives it another share",) if changed else ())
+    return ReplayedDecision(
+        name, ("after a restart: the model gives it different resources",) if changed else ()
+    )
 
 
 def _held_outcome(node: Node, held: AlreadyRunning) -> ReplayedDecision:

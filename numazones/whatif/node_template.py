@@ -43,7 +43,11 @@ class NodeTemplate:
             UnknownNode: the kubelet's state is not known, or another model places pods there.
         """
         if node.state is None or node.approximate:
-            why = "known from amounts alone" if node.why_no_state is None else node.why_no_state.message
+            why = (
+                "only the amounts of its resources are known, not the individual CPUs"
+                if node.why_no_state is None
+                else node.why_no_state.message
+            )
             raise UnknownNode(f"node {node.name}: {why}")
         devices = node.state.kubelet.devices.resources
         announced = {name: item.devices for name, item in devices.items() if item.registered}

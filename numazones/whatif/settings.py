@@ -122,7 +122,7 @@ def _check(key: str, value: str, *others: str) -> None:
         return
     if field == _GATES and name:
         if name not in GATES:
-            cure = did_you_mean(name, known := sorted(GATES)) or f"; those that do are {', '.join(known)}"
+            cure = did_you_mean(name, known := sorted(GATES)) or f"; use one of {', '.join(known)}"
             raise IneffectiveSetting(f"{key}: this gate has no effect on admission{cure}")
         _boolean(key, value)
         return
@@ -132,7 +132,7 @@ def _check(key: str, value: str, *others: str) -> None:
     if key in FIELDS:
         _kept({key: value})
         return
-    cure = did_you_mean(key, (*_FORMS, *others)) or f"; those are {', '.join(_FORMS)}"
+    cure = did_you_mean(key, (*_FORMS, *others)) or f"; use one of {', '.join(_FORMS)}"
     raise IneffectiveSetting(f"{key} is not a setting that affects admission{cure}")
 
 

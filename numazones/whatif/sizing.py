@@ -44,7 +44,9 @@ class Size:
     TITLE: ClassVar = "MachineCount"
     ANSWER: ClassVar = ("settings", "machines", "at_least", "left", "stranded", "crossing", "misfit")
     settings: Annotated[Settings, "Settings of the kubelet."]
-    machines: Annotated[int, "Null if some pod does not fit even on an empty machine.", or_null]
+    machines: Annotated[
+        int, "Number of machines; null if some pod does not fit even on an empty machine.", or_null
+    ]
     at_least: Annotated[int, "A lower bound: fewer machines cannot hold the pods.", or_null]
     outcome: TrialResult
     """Of all pods on those machines; what no further pod of the smallest group could use is stranded."""
@@ -56,7 +58,9 @@ class Size:
     def stranded(
         self,
     ) -> Annotated[
-        int | None, "Of those, what no further pod can use; null if not known.", Named("strandedCPUs")
+        int | None,
+        "Those of the CPUs left that no further pod can use; null if not known.",
+        Named("strandedCPUs"),
     ]:
         """CPUs that no further pod of the smallest group could use."""
         return self.outcome.stranded

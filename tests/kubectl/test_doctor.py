@@ -398,7 +398,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
     "a CPU more than a NUMA node has": (
         [*healthy(), waiting(9)],
         *("requests", "warning", ["team/wants"]),
-        *("requests 9 CPUs; a NUMA node has at most 8 to give", "request 8 CPUs"),
+        *("requests 9 CPUs; a NUMA node can provide at most 8", "request 8 CPUs"),
     ),
     "a Guaranteed pod that pins nothing": (
         [*healthy(), waiting("2500m")],
@@ -472,7 +472,7 @@ def test_an_option_of_no_release_is_named(run: Run, tmp_path: Path) -> None:
 
     items = changed("NUMAZone", "worker-1", set_option)
     output = " ".join(run("doctor", "-f", written(tmp_path / "dump.json", items)).output.split())
-    assert "no release has option prefer-most-allocated-numa-node" in output
+    assert "no kubelet release has option prefer-most-allocated-numa-node" in output
 
 
 CONFIGURATION = yaml.safe_load((ROOT / "manifests" / "scheduler" / "configuration.yaml").read_text())

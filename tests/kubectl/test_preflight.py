@@ -78,7 +78,7 @@ def test_empty_shared_pool_is_warned_of_and_both_cures_work(run: Run, tmp_path: 
         "a restart of its kubelet would fail: default cpuset cannot be empty; the shared pool is empty"
     ]
     assert cure == (
-        "delete a pod of worker-1 with exclusive CPUs before the kubelet is restarted, or drain worker-1, "
+        "delete a pod with exclusive CPUs on worker-1 before the kubelet is restarted, or drain worker-1, "
         "stop its kubelet, remove /var/lib/kubelet/cpu_manager_state and start it again"
     )
     full = admit(admit(node, Pod.from_api(body("large", 13))).node, Pod.from_api(body("small", 2))).node

@@ -123,7 +123,7 @@ HOST = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["worker-8"
         (
             [{"matchFields": [NAMED]}],
             True,
-            "released it to worker-9 only, and every such node is gone, cordoned or tainted",
+            "released it to worker-9 only, and each of these nodes is gone, cordoned or tainted",
         ),
         ([{"matchExpressions": [HOST]}], True, "released it to worker-8, worker-9 only"),
         ([{"matchFields": [NAMED]}], False, ""),  # the affinity is its own

@@ -81,7 +81,7 @@ def policy(**settings: object) -> Callable[[], object]:
         ),
         (lambda: build.node(MACHINE, {"cpuManagerPolicy": "static"}), "reserve"),
         (lambda: build.node(Machine((), ())), "a node needs a machine with CPUs and NUMA nodes"),
-        (lambda: build.node(None), "a node needs a Machine, not NoneType; see build.machine"),  # type: ignore[arg-type]
+        (lambda: build.node(None), "a node needs a Machine, not NoneType; use build.machine"),  # type: ignore[arg-type]
         (lambda: build.node(MACHINE, devices={"nic": 1}), "'nic' is not a device resource"),
         (lambda: build.machine(cores=0, memory="1Gi"), "cores of a machine must be a whole number"),
         (lambda: build.machine(cores=None, memory="1Gi"), "not None"),  # type: ignore[arg-type]

@@ -127,11 +127,11 @@ WRONG: Any = {}
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: numazones.admit(NODE, WRONG), "expected Pod, not dict; see build.pod"),
-        (lambda: numazones.admit(WRONG, WRONG), "expected Node, not dict; see build.node"),
-        (lambda: numazones.explain(WRONG), "expected Admission, not dict; explain takes what admit returns"),
-        (lambda: numazones.predict(WRONG, []), "expected ClusterPod, not dict; see ClusterPod.from_manifest"),
-        (lambda: numazones.predict(POD, [WRONG]), "expected ClusterNode, not dict; see cluster_from_api"),
+        (lambda: numazones.admit(NODE, WRONG), "expected Pod, not dict; use build.pod"),
+        (lambda: numazones.admit(WRONG, WRONG), "expected Node, not dict; use build.node"),
+        (lambda: numazones.explain(WRONG), "expected Admission, not dict; pass the result of admit"),
+        (lambda: numazones.predict(WRONG, []), "expected ClusterPod, not dict; use ClusterPod.from_manifest"),
+        (lambda: numazones.predict(POD, [WRONG]), "expected ClusterNode, not dict; use cluster_from_api"),
         (
             lambda: numazones.cluster_from_api(WRONG),
             "cluster is not a list of objects: pass what kubectl get",

@@ -12,7 +12,7 @@ def test_an_admitted_pod_is_told_what_it_got_and_why() -> None:
     either = "NUMA node 0 (preferred, score 68), NUMA node 1 (preferred, score 68), NUMA nodes 0-1 (score 84)"
     gpus = "NUMA node 0 (preferred, score 500), NUMA node 1 (preferred, score 0), NUMA nodes 0-1 (score 500)"
     assert explanation.lines() == (
-        "policy SingleNUMANode, the pod's",
+        "policy SingleNUMANode, set by the pod",
         f"cpu could use {either}",
         f"memory could use {either}",
         f"gpu could use {gpus}",
@@ -24,15 +24,15 @@ def test_an_admitted_pod_is_told_what_it_got_and_why() -> None:
 def test_a_rejected_pod_is_told_who_is_in_its_way() -> None:
     taken = admit(node(policy="Restricted"), pod("a", policy="Restricted", cpu="2")).node
     explanation = explain(admit(taken, pod("b", policy="Restricted", exclusive="Required", cpu="10")))
-    assert explanation.policy == "policy Restricted, the pod's and the node's"
+    assert explanation.policy == "policy Restricted, set by both the pod and the node"
     assert explanation.exclusivity == (
-        "the pod requires exclusivity (by its annotation); NUMA node 0 is single, so that no set of several "
-        "NUMA nodes with it is preferred"
+        "the pod requires exclusivity (by its annotation); NUMA node 0 counts as single, so no set of "
+        "several NUMA nodes with it is preferred"
     )
     assert explanation.verdict == ("rejected at Filter: Unaligned NUMA Hint cause cpu prefer [11] among [11]")
     shared = admit(node(), pod("a", policy="Restricted", cpu="10")).node
     alone = explain(admit(shared, pod("b", policy="SingleNUMANode", cpu="1")))
-    assert "NUMA nodes 0, 1 are shared, so that none of them alone is preferred" in alone.exclusivity
+    assert "NUMA nodes 0, 1 count as shared, so none of them alone is preferred" in alone.exclusivity
 
 
 def test_policies_that_contradict_and_none_at_all() -> None:
@@ -45,7 +45,9 @@ def test_policies_that_contradict_and_none_at_all() -> None:
         "neither the pod nor the node has a NUMA topology policy: nothing is aligned",
         "admitted; nothing is recorded for it",
     )
-    assert explain(admit(node(policy="BestEffort"), pod(cpu="1"))).policy == "policy BestEffort, the node's"
+    assert (
+        explain(admit(node(policy="BestEffort"), pod(cpu="1"))).policy == "policy BestEffort, set by the node"
+    )
     assert "requests nothing" in explain(admit(node(), pod())).verdict
     assert "before any node" in explain(admit(node(), pod(cpu="1500m"))).verdict
 

@@ -277,7 +277,10 @@ def test_a_bare_prefer_isolated_annotation_is_told_to_be_ignored() -> None:
 @pytest.mark.parametrize(
     ("sequence", "sentence"),
     [
-        ((pod("a", {"cpu": "100m", "memory": "64Mi"}),), "sends the container to the pool with most memory"),
+        (
+            (pod("a", {"cpu": "100m", "memory": "64Mi"}),),
+            "sends the container to the pool with the most memory",
+        ),
         ((pod("a", {"cpu": "1"}, {"cpu": "99", "memory": "64Mi"}),), "more than any pool has free"),
         (
             (pod("a", {"cpu": "2"}, {"memory": "1Mi"}, namespace="kube-system"),),
@@ -295,7 +298,7 @@ def test_defects_are_named_where_they_decide(sequence: tuple[Pod, ...], sentence
 def test_an_isolated_reserved_cpu_is_told_to_be_handed_out() -> None:
     odd = Node.fresh(hardware(isolated="6"), configuration(reserved_cpu="cpuset:6"))
     wanted = guaranteed("a", "1", annotations={"require-isolated-cpus": "true"})
-    assert "reserved CPU 6 is isolated too" in defects(odd, wanted)
+    assert "reserved CPU 6 is also isolated" in defects(odd, wanted)
 
 
 def test_contradicting_rules_are_told_of_where_they_decide() -> None:
@@ -317,7 +320,9 @@ def test_contradicting_rules_are_told_of_where_they_decide() -> None:
 def test_hints_are_told_not_to_tell_dies_apart() -> None:
     dies = Node.fresh(hardware(sockets=1, dies=2, clusters=2, numas=1), configuration(prefer_isolated=False))
     admission = admit(dies, device_pod(), {"c": [PodDevice("acme.io/gpu", (1,))]})
-    assert any("do not distinguish its dies" in one for one in explain(admission).containers[0].defects)
+    assert any(
+        "do not distinguish between its dies" in one for one in explain(admission).containers[0].defects
+    )
 
 
 def test_priority_high_is_told_to_count_every_cpu() -> None:
@@ -346,7 +351,7 @@ def test_strict_hints_without_a_cpu_request_get_a_warning() -> None:
     ("one", "verdict"),
     [
         (pod("a", {"cpu": "10m"}, namespace="kube-system"), "gets the reserved CPUs 0, memory of"),
-        (guaranteed("a", "1", annotations={"cpu.preserve": "true"}), "gets no change of its CPUs, memory of"),
+        (guaranteed("a", "1", annotations={"cpu.preserve": "true"}), "gets its current CPUs, memory of"),
         (pod("a"), "gets 0m of the shared CPUs"),
         (guaranteed("a", "99"), "rejected: "),
         (guaranteed("a", "1", annotations={"cold-start": "duration: 9h"}), "rejected: a cold start of"),

@@ -52,7 +52,7 @@ def test_pod_template_is_a_pod_without_a_name() -> None:
             {**manifest(), "x": 1},
             (
                 "x is not a field of a pod in Kubernetes 1.37; check its spelling and indentation, or remove "
-                "it for an answer without it"
+                "it to get an answer without it"
             ),
         ),
         (

@@ -68,7 +68,7 @@ REST = "CPUs and memory on NUMA node 1"
         (
             (device("gpu-0"),),
             "unknown",
-            f"gpu.example/gpu-0 on a NUMA node that is not known, {REST}: alignment not known",
+            f"gpu.example/gpu-0 on an unknown NUMA node, {REST}: alignment not known",
         ),
     ],
 )

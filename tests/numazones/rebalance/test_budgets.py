@@ -86,7 +86,7 @@ ONE_EVICTION = [
         "a negative number",
         [budget(allowed=-1)],
         pod(),
-        "PodDisruptionBudget shop/web states a negative number of allowed disruptions",
+        "PodDisruptionBudget shop/web has a negative number of allowed disruptions",
     ),
     (
         "too many unconfirmed evictions",

@@ -102,7 +102,7 @@ def test_request_larger_than_a_numa_node_gets_a_smaller_suggestion(build: Any) -
         ),
     )
     cure = (
-        "request 4 CPUs: container c requests 5 CPUs; a NUMA node has at most 4 to give, even when it is "
+        "request 4 CPUs: container c requests 5 CPUs; a NUMA node can provide at most 4, even when it is "
         "empty"
     )
     assert help_ == (cure,)

@@ -458,7 +458,7 @@ FORESEEN = "where its replacement will run cannot be predicted: "
     [
         (ANTI_AFFINITY, ReplacementTarget.ANY, f"{FORESEEN}podAntiAffinity"),
         (SPREAD, ReplacementTarget.ANY, f"{FORESEEN}topologySpreadConstraints"),
-        (CLAIM, ReplacementTarget.ANY, "volumes may tie it to nodes (PVC data); move it with target Same"),
+        (CLAIM, ReplacementTarget.ANY, "its volumes may tie it to certain nodes (PVC data); use target Same"),
         (CLAIM, ReplacementTarget.SAME, ""),
     ],
 )

@@ -118,7 +118,7 @@ def test_pods_that_run_are_admitted_again_after_a_restart() -> None:
         ((), []),
         (("first",), []),  # freed when the next init container started
         (("first", "second"), []),
-        (("first", "second", "main"), ["after a restart: the model gives it another share"]),
+        (("first", "second", "main"), ["after a restart: the model gives it different resources"]),
     ],
 )
 def test_init_containers_that_still_run_are_no_difference(gone: tuple[str, ...], said: list[str]) -> None:

@@ -49,7 +49,7 @@ def test_reserved_memory_is_set_as_a_whole() -> None:
     ("text", "said"),
     [
         ("topologyManagerPolicy", "is not a setting; write KEY=VALUE"),
-        ("maxPods=3", "maxPods is not a setting that affects admission; those are cpuManagerPolicy,"),
+        ("maxPods=3", "maxPods is not a setting that affects admission; use one of cpuManagerPolicy,"),
         ("topologyManagerPolicyOptions=true", "topologyManagerPolicyOptions is not a setting"),
         ("topologyManagerScop=pod", "affects admission; did you mean topologyManagerScope?"),
         ("featureGates.Foo=true", "featureGates.Foo: this gate has no effect on admission"),
@@ -123,5 +123,5 @@ def test_a_node_whose_state_is_not_known_has_no_blueprint() -> None:
         NodeTemplate.of(ClusterNode("worker-1"))
     (node,) = start_nodes([node_template(MACHINE, name="m")])
     assert node.state is not None
-    with pytest.raises(UnknownNode, match="known from amounts alone"):
+    with pytest.raises(UnknownNode, match="only the amounts of its resources are known"):
         NodeTemplate.of(node.with_state(node.state, approximate=True))
