@@ -161,15 +161,15 @@ class _MemoryCollector(Collector):
         sizes = found.bytes if found else {}
         yield gauge(
             "numazones_node_resident_memory_bytes",
-            "Resident memory and huge pages by NUMA node, of pods with exclusive CPUs and of containers "
-            "that are confined to some NUMA nodes: local if they have CPUs there, else remote.",
+            "Resident memory and huge pages, by NUMA node, of pods with exclusive CPUs and of containers "
+            "that are confined to some NUMA nodes: local if they have CPUs on that NUMA node, else remote.",
             ("node", "numa_node", "placement"),
             (((node, str(numa), placement), size) for (numa, placement), size in sizes.items()),
         )
         yield gauge(
             "numazones_node_confined_containers",
-            "Containers of pods without exclusive CPUs that their cgroup confines to some NUMA nodes, "
-            "by NUMA node; a container confined to several NUMA nodes counts on each of them.",
+            "Containers of pods without exclusive CPUs whose cgroups confine them to some NUMA nodes, by "
+            "NUMA node; a container that is confined to several NUMA nodes is counted on each of them.",
             ("node", "numa_node"),
             (((node, str(numa)), count) for numa, count in (found.confined if found else {}).items()),
         )

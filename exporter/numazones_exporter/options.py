@@ -55,13 +55,13 @@ class Options:
     kubelet_config: str = setting(
         "configz",
         "The kubelet's configuration: configz reads it from the running kubelet, file:PATH reads a "
-        "KubeletConfiguration or a saved configz response (YAML or JSON), none reads no configuration.",
+        "KubeletConfiguration or a saved configz response (YAML or JSON), none reads nothing.",
         kind=SourceSetting(words=("configz", "none"), schemes=("file",), metavar="configz, file:PATH, none"),
         metavar="SOURCE",
     )
     kubelet_version: str = setting(
         "",
-        "Release of the kubelet, such as v1.36.2.  [default: as in the Node object]",
+        "Version of the kubelet, such as v1.36.2.  [default: as in the Node object]",
         metavar="VERSION",
     )
     kubelet_address: str = setting(
@@ -73,7 +73,8 @@ class Options:
     )
     kubelet_certificate_authority: Path | None = setting(
         None,
-        "Certificates to trust for that address.  [default: KUBELET_DIR/pki/kubelet.crt and the cluster's]",
+        "Certificates to trust at --kubelet-address.  [default: KUBELET_DIR/pki/kubelet.crt and the "
+        "cluster's]",
         kind=PATH,
         metavar="FILE",
     )
@@ -87,7 +88,7 @@ class Options:
     source_timeout: float = setting(10.0, "Time limit for reading a source.", kind=DURATION)
     kubeconfig: Path | None = setting(
         None,
-        "Kubeconfig with which to reach the API server.  [default: $KUBECONFIG, the pod's service "
+        "Kubeconfig for the connection to the API server.  [default: $KUBECONFIG, the pod's service "
         "account, ~/.kube/config]",
         kind=PATH,
         metavar="FILE",

@@ -222,20 +222,23 @@ def _of_containers(
 def _memory_families(node: str, found: NUMAUsage) -> Iterator[Metric]:
     for name, text in (
         ("used", "Memory of the NUMA node that is not free, huge pages included."),
-        ("free", "Memory of the NUMA node that is free."),
+        ("free", "Free memory of the NUMA node."),
         ("file", "Memory of the NUMA node that caches files."),
     ):
         figures = (((node, str(numa)), size) for (numa, one), size in found.memory.items() if one == name)
         yield gauge(f"numazones_numa_memory_{name}_bytes", text, _NUMA, figures)
     yield gauge(
         "numazones_numa_hugepages_free_bytes",
-        "Huge pages of the NUMA node that are free.",
+        "Free huge pages of the NUMA node.",
         (*_NUMA, "resource"),
         (((node, str(numa), resource), size) for (numa, resource), size in found.free_hugepages.items()),
     )
     for name, text in (
-        ("miss", "Pages allocated on the NUMA node although the process preferred another one, since boot."),
-        ("foreign", "Pages that a process preferred on the NUMA node but got from another one, since boot."),
+        ("miss", "Pages allocated on the NUMA node since boot although the process preferred another one."),
+        (
+            "foreign",
+            "Pages that processes preferred on the NUMA node but got on another one since boot.",
+        ),
     ):
         pages = (((node, str(numa)), count) for (numa, one), count in found.pages.items() if one == name)
         yield _counter(f"numazones_numa_{name}_pages", text, _NUMA, pages)

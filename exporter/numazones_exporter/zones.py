@@ -337,7 +337,7 @@ def _unknown_topology_problems(observation: Observation) -> list[Problem]:
     if not any(observation.devices.registered.values()):
         return []
     message = (
-        f"{DEVICE_CHECKPOINT} does not show the NUMA nodes of free devices; devices are counted once "
+        f"{DEVICE_CHECKPOINT} does not show the NUMA nodes of free devices; devices are counted as soon as "
         f"podresources can be read"
     )
     return [Problem(PODRESOURCES, "DeviceTopologyUnknown", message)]

@@ -41,8 +41,8 @@ class _Command(NamedTuple):
 
 
 _COMMANDS = {
-    "why": _Command("why", "Say why a pod is stuck or was rejected, and what would help."),
-    "fit": _Command("fit", "Check whether, where and how many pods of a shape would be admitted."),
+    "why": _Command("why", "Explain why a pod is stuck or was rejected, and what would help."),
+    "fit": _Command("fit", "Check whether pods of a shape would be admitted, how many, and where."),
     "who": _Command("who", "List who holds what on each NUMA node of a node."),
     "aligned": _Command("aligned", "List running pods that are spread over NUMA nodes, worst first."),
     "top": _Command("top", "Show what is in use on each NUMA node."),
@@ -50,8 +50,8 @@ _COMMANDS = {
     "live": _Command("live", "Watch NUMA nodes, stuck pods and plans in a full-screen view."),
     "tree": _Command("tree", "Draw a node: sockets, NUMA nodes, caches, cores and who holds them."),
     "plan": _Command("plan", "Plan the fewest evictions that let waiting pods fit."),
-    "approve": _Command("approve", "Approve a plan of the operator, which then runs it."),
-    "reject": _Command("reject", "Reject a plan of the operator, or stop one that is running."),
+    "approve": _Command("approve", "Approve one of the operator's plans; the operator then runs it."),
+    "reject": _Command("reject", "Reject one of the operator's plans, or stop it if it is running."),
     "report": _Command("report", "Write a report of the cluster: one HTML page that needs no network."),
     "whatif": _Command("whatif", "Compare kubelet settings: the same pods under old and new settings."),
     "sweep": _Command("sweep", "Compare a grid of kubelet settings; write a table and a plot."),
@@ -117,7 +117,7 @@ Examples:
     kubectl numazones fit cpu=16,memory=32Gi --replicas 8
 
 \b
-  The same offline, on a dump:
+  The same offline, from a dump:
     kubectl get nodes,numazones,pods,replicasets -A -o json > dump.json
     kubectl numazones why my-pod -f dump.json
   If programs other than the kubelet place pods, the output says what else to dump.
@@ -130,7 +130,7 @@ Examples:
     epilog=_EPILOG,
 )
 def commands() -> None:
-    """See, predict and fix NUMA placement, on the live cluster or offline on a dump (-f)."""
+    """See, predict and fix NUMA placement, on the live cluster or offline from a dump (-f)."""
 
 
 def main(arguments: list[str] | None = None) -> None:

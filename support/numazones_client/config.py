@@ -100,7 +100,7 @@ def from_server(server: str, *, directory: Path = SERVICE_ACCOUNT) -> ClusterCon
         ConfigError: the text is not a URL, or the certificate authority cannot be read.
     """
     if not server.startswith(("http://", "https://")):
-        raise ConfigError(f"{server!r} is not a server URL; write it as https://10.96.0.1:443")
+        raise ConfigError(f"{server!r} is not a server URL; write it like https://10.96.0.1:443")
     token, namespace, authority = directory / "token", directory / "namespace", directory / "ca.crt"
     context = None
     if server.startswith("https://"):
@@ -135,5 +135,5 @@ def _ssl_context(authority: Path) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
             f"cannot read the cluster's certificate authority {authority}: {error}; "
-            "let the pod mount its service account (automountServiceAccountToken)"
+            "let the pod mount its service account token (automountServiceAccountToken)"
         ) from error

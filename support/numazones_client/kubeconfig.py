@@ -30,7 +30,8 @@ async def load(
     if default.exists():
         return await from_kubeconfig(default, context=context)
     raise ConfigError(
-        f"no API server is configured: this is not a pod, KUBECONFIG is not set, {default} does not exist; "
+        f"no API server is configured: this program does not run in a pod, KUBECONFIG is not "
+        f"set, and {default} does not exist; "
         "use --kubeconfig FILE, or set KUBECONFIG",
         unnamed=True,
     )

@@ -132,8 +132,8 @@ class _Credentials:
         kind, _, token = str(self.found.api_key.get("BearerToken") or "").partition(" ")
         if kind == "Basic":
             raise ConfigError(
-                f"the kubeconfig {self._path}: the user has a password, which Kubernetes removed in 1.19; "
-                "use a token, a client certificate or a plugin"
+                f"the kubeconfig {self._path}: the user has a password, but Kubernetes 1.19 removed "
+                "password authentication; use a token, a client certificate or a plugin"
             )
         return token
 

@@ -114,7 +114,7 @@ class ExporterUsage:
             except NumazonesError as error:
                 unknown[node] = f"{error}; {_NETWORK}"
             except TimeoutError:
-                unknown[node] = f"its exporter does not respond within {_PATIENCE:g} s; {_NETWORK}"
+                unknown[node] = f"its exporter did not respond within {_PATIENCE:g} s; {_NETWORK}"
 
         await asyncio.gather(*(scrape(pod) for pod in running if _node_of(pod) not in unknown))
         nodes = {dict(labels).get("node") for _, labels in samples}

@@ -473,7 +473,9 @@ class SysfsReader:
             if pages is None:
                 problems.append(
                     Problem(
-                        SYSFS, "HugepagesUnreadable", f"{path} contains no number; these pages are left out"
+                        SYSFS,
+                        "HugepagesUnreadable",
+                        f"{path} contains no number; huge pages of this size are left out",
                     )
                 )
                 continue

@@ -79,7 +79,7 @@ def _page(title: str, *, head: str, tail: str) -> str:
         f'{head}\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
         f'<link rel="icon" href="{_ICON}">\n<title>{_escape(title)}</title>\n</head>\n<body>\n'
-        "<noscript>This page needs JavaScript. It runs only its own.</noscript>\n"
+        "<noscript>This page needs JavaScript. It runs only its own scripts.</noscript>\n"
         f'<div id="page"></div>\n{tail}\n</body>\n</html>\n'
     )
 

@@ -432,7 +432,7 @@ def test_checks_that_could_not_look_are_named(run: Run, dump: Path) -> None:
     output = run("doctor", "-f", dump).output
     assert "skipped: definitions: no CustomResourceDefinition objects were read" in output
     assert "skipped: leases: no Lease objects were read" in output
-    assert "skipped: access: your permissions are unknown: a dump has no users\n" in output
+    assert "skipped: access: your permissions are unknown: a dump does not contain them\n" in output
 
 
 def test_managed_fields_that_were_left_out_are_asked_for(run: Run, tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_pods_without_exclusive_cpus_are_explained(run: Run, dump: Path, tmp_pat
     for command in (("fit", "--pod", manifest, "-f", dump), ("size", manifest, *machine)):
         result = run(*command)
         assert result.return_value == 0
-        assert "p: no exclusive CPUs, which only Guaranteed pods that request whole CPUs get" in result.stderr
+        assert "p: no exclusive CPUs: only Guaranteed pods that request whole CPUs get them" in result.stderr
 
 
 def test_a_mistake_names_its_template(run: Run, dump: Path, tmp_path: Path) -> None:

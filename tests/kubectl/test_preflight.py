@@ -58,7 +58,7 @@ def test_device_pods_are_rejected_after_reboot_until_plugins_return(run: Run, tm
     assert messages(run, "--restart", "worker-1", "-f", path) == {}
     ((message, cure),) = messages(run, "--restart", "worker-1", "--reboot", "-f", path).items()
     assert message.startswith(
-        "its kubelet rejects it unless the pod's device plugin, usually a pod itself, has "
+        "its kubelet rejects it unless the device plugin that it needs, usually itself a pod, has "
     )
     assert "no healthy devices present; cannot allocate unhealthy devices vendor/gpu" in message
     assert cure == "drain the node first"

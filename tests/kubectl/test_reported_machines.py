@@ -117,4 +117,4 @@ def test_34_numa_nodes_hang_on_devices_despite_static_memory(
     advice = run("doctor", "-f", dump).stdout
     assert "KubeletHang: a pod that requests nvidia.com/gpu keeps the kubelet busy for about 4 days" in advice
     assert "memoryManagerPolicy" not in advice
-    assert "see the log of the exporter" not in advice
+    assert "see the exporter's log" not in advice

@@ -108,7 +108,7 @@ def test_idle_names_the_request_and_what_fits_then(run: Run, dump: Path, prometh
     assert head.split()[-4:] == ["OVER", "REQUEST", "BACK", "+cpu=5"]
     assert row.split() == ["team", "two", "main", "worker-1", "6", "1%", "16m", "cpu=1", "5", "1"]
     assert summary == (
-        "With these requests 5 CPUs would be free: 1 more pod of cpu=5 would fit (1 on worker-1)"
+        "With these requests, 5 CPUs would be free: 1 more pod of cpu=5 would fit (1 on worker-1)"
     )
 
 
@@ -311,4 +311,4 @@ async def test_exporter_that_hangs_leaves_only_its_node_unknown(monkeypatch: pyt
 
     api.get_raw = hang  # type: ignore[assignment]
     found = await ExporterUsage(api).read()  # type: ignore[arg-type]
-    assert "does not respond within" in found.unknown["n"]
+    assert "did not respond within" in found.unknown["n"]

@@ -145,7 +145,7 @@ async def test_an_operator_without_leader_election_leads(cluster: Cluster) -> No
     await cluster.pod("a", schedulingGates=[OURS])
     await cluster.operator("--admission-gate", "--no-leader-elect", seconds_ago=None)
     found = await cluster.status()
-    assert found["operator"] == "operator is running, without leader election; it releases gated pods"
+    assert found["operator"] == "operator is running without leader election; it releases gated pods"
     assert found["waiting"][0]["why"] == "no prediction yet"
 
 

@@ -56,7 +56,7 @@ class NearDevices:
 
     container: Annotated[str, "Name of the container."]
     resource: Annotated[str, "Name of the resource, as in pods' requests."]
-    numas: Annotated[tuple[int, ...], "NUMA nodes that the devices are near."]
+    numas: Annotated[tuple[int, ...], "NUMA nodes near the devices."]
     pcie_roots: Annotated[
         tuple[str, ...],
         "PCIe root complexes of a claimed device; left out if its driver does not report them.",
@@ -79,10 +79,13 @@ class AlignedPod:
         "if it is unknown.",
     ]
     remote_cpus: Annotated[
-        int, "Exclusive CPUs that are not on the NUMA node that has most of their container."
+        int, "Exclusive CPUs that are not on the NUMA node where their container has the most CPUs."
     ]
     remote_memory: Annotated[
-        int, "Assigned memory that is not on the NUMA node that has most of its container.", format_bytes
+        int,
+        "Assigned memory that is not on the NUMA node where its container has the most CPUs "
+        "(without CPUs: the most memory).",
+        format_bytes,
     ]
     remote: Annotated[
         tuple[str, ...], "Resources that are not all on that NUMA node: cpu, memory, names of devices."
@@ -113,11 +116,14 @@ class AlignedOwner:
     ]
     cpus: Annotated[int, "Exclusive CPUs."]
     remote_cpus: Annotated[
-        int, "Exclusive CPUs that are not on the NUMA node that has most of their container."
+        int, "Exclusive CPUs that are not on the NUMA node where their container has the most CPUs."
     ]
     memory: Annotated[int, "Assigned memory, hugepages included.", format_bytes]
     remote_memory: Annotated[
-        int, "Assigned memory that is not on the NUMA node that has most of its container.", format_bytes
+        int,
+        "Assigned memory that is not on the NUMA node where its container has the most CPUs "
+        "(without CPUs: the most memory).",
+        format_bytes,
     ]
 
 

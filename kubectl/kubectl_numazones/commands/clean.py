@@ -30,11 +30,11 @@ _KINDS = frozenset({("apps/v1", "ReplicaSet"), ("batch/v1", "Job")})
 _EPILOG = """
 \b
 Examples:
-  Which rejected pods are left in any namespace?
+  List the rejected pods of all namespaces:
     kubectl numazones clean --rejected -A
 
 \b
-  Delete those of a namespace that their owners have replaced:
+  In one namespace, delete those that their owners have replaced:
     kubectl numazones clean --rejected -n my-namespace --yes
 """
 
@@ -81,7 +81,7 @@ def command(
     if not rejected:
         raise click.UsageError("say what to clean: --rejected")
     if yes and source.files:
-        raise BadDump("clean --yes needs a live cluster; on a dump (-f), clean only lists pods")
+        raise BadDump("clean --yes needs a live cluster; with a dump (-f), clean only lists pods")
     found, where, document, now = (
         _of_files(source, selector, everywhere=everywhere)
         if source.files

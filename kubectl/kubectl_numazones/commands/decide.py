@@ -23,7 +23,7 @@ def decision_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the names of recommendations, ``--dry-run`` and ``--yes``."""
     for option in (
         click.option(
-            "-y", "--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal."
+            "-y", "--yes", is_flag=True, help="Do not ask for confirmation; required if there is no terminal."
         ),
         click.option(
             "--dry-run", is_flag=True, help="Only show the plans, and check whether the decision is possible."

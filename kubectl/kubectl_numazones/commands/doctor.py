@@ -31,13 +31,13 @@ Examples:
   kubectl numazones doctor
 
 \b
-  On a dump, with everything that the checks read:
+  With a dump of everything that the checks read:
     kubectl get nodes,numazones,pods,replicasets,namespaces,leases,crds \\
       -A -o json --show-managed-fields > dump.json
     kubectl numazones doctor -f dump.json
 
 \b
-  If NodeResourceTopologies are installed, include them, too:
+  If NodeResourceTopologies are installed, also include them:
     kubectl get noderesourcetopologies -A -o json --show-managed-fields > topologies.json
     kubectl numazones doctor -f dump.json -f topologies.json
 
@@ -46,7 +46,7 @@ Examples:
     kubectl numazones doctor --restart worker-1
   The same before you reboot a machine:
     kubectl numazones doctor --restart worker-1 --reboot
-  Before you change settings on all nodes, one setting or the whole file:
+  Before you change one setting, or the whole configuration file, on all nodes:
     kubectl numazones doctor --all --set reservedSystemCPUs=0-3
     kubectl numazones doctor --all --kubelet-config kubelet.yaml
   The reservedMemory that this file needs:
@@ -120,9 +120,9 @@ def command(
     reserved_memory: bool,
     reboot: bool,
 ) -> int:
-    """Check the installation, the kubelets' settings and the pods' requests, and say how to fix each finding.
+    """Check the installation, the kubelets' settings and the pods' requests, and say how to fix each problem.
 
-    On a dump, checks whose objects are missing are skipped and listed. The exit code is 1 if there is an
+    With a dump, checks whose objects are missing are skipped and listed. The exit code is 1 if there is an
     error or a warning (see --fail-on), else 0. With --restart and --all, it is also 1 if the outcome for a
     node cannot be predicted.
     """

@@ -35,7 +35,7 @@ Examples:
   kubectl numazones fit cpu=16,memory=32Gi
   kubectl numazones fit cpu=8,memory=16Gi,vendor.example/nic=1 --replicas 20
   kubectl numazones fit --pod pod.yaml || echo "no room"
-  kubectl numazones fit --pod raycluster.yaml   head and workers together, with its replicas
+  kubectl numazones fit --pod raycluster.yaml   head and workers together, with the manifest's replicas
   kubectl numazones fit cpu=16 -o wide          every node that would reject one, and why
   kubectl numazones fit cpu=16 -o name          only the name of the best node, for scripts
 """
@@ -67,7 +67,7 @@ class TemplateFit:
 
 @dataclass(frozen=True, slots=True)
 class FitDocument:
-    """``fit``: whether, where and how many pods would be admitted."""
+    """``fit``: whether pods would be admitted, how many, and where."""
 
     verdict: Annotated[str, "Admissible if all replicas fit, Inadmissible if not, or Unknown."]
     replicas: Annotated[int, "Number of pods requested."]
@@ -85,11 +85,11 @@ class FitDocument:
         "Objects of the manifest that were skipped, devices that were left out, and pods without exclusive "
         "CPUs.",
     ]
-    doubts: Annotated[tuple[str, ...], "What is uncertain because of the kubelets' releases; usually empty."]
+    doubts: Annotated[tuple[str, ...], "What is uncertain because of the kubelets' versions; usually empty."]
     advice: Annotated[
         tuple[Advice, ...],
         "Changes that would put claimed devices on the NUMA nodes of the CPUs of pods that fit; each "
-        "was tried on a copy.",
+        "was tried on a copy of the cluster.",
     ]
 
 
@@ -144,10 +144,10 @@ def command(
 ) -> int:
     """Check whether pods of a SHAPE (or of a manifest) would be admitted, where, and how many.
 
-    Places the pods one after another, each where it wastes the least room; all templates of a manifest share
-    the cluster. Below the placements, the output lists the nodes that would reject a pod, grouped by reason,
-    or one line per node with -o wide. -o name prints the nodes that pods would be placed on. The exit code is
-    0 if all replicas fit at once, 1 if not, 2 if this is unknown.
+    Places the pods one after another, each where it wastes the least room; the templates of a manifest are
+    placed together. Below the placements, the output lists the nodes that would reject a pod, grouped by
+    reason, or one line per node with -o wide. -o name prints the nodes that pods would be placed on. The exit
+    code is 0 if all replicas fit at once, 1 if not, 2 if this is unknown.
     """
     asked = _asked(shape, manifest, replicas)
     situation = read(source).situation

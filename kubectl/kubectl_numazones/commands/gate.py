@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 _EPILOG = """
 \b
 Examples:
-  Which pods are waiting in any namespace, how long, and why?
+  Which pods of all namespaces are waiting, for how long, and why?
     kubectl numazones gate -A
 
 \b

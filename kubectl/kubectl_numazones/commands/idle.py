@@ -49,7 +49,10 @@ class IdleDocument:
     shape: Annotated[str | None, "Shape of the pods that are counted; null if nothing is idle."]
     more: Annotated[list[MorePods], "Pods that would fit if all items had the recommended request."]
     unknown: Annotated[list[NodeWithoutFigures], "Nodes whose usage is unknown, and why."]
-    unchecked: Annotated[dict[str, str], "NAMESPACE/POD that is idle but cannot be judged, and why."]
+    unchecked: Annotated[
+        dict[str, str],
+        "Pods with idle CPUs for which no smaller request can be computed, by NAMESPACE/POD, and why.",
+    ]
 
 
 @click.command("idle", epilog=_EPILOG)
@@ -135,7 +138,7 @@ def _print(found: IdleDocument, given: int, *, none: str) -> None:
         total = sum(one.pods for one in found.more)
         nodes = ", ".join(f"{one.pods} on {one.node}" for one in found.more)
         fits = f": {pluralize(total, 'more pod')} of {found.shape} would fit ({nodes})" if total else ""
-        screen.say(f"\nWith these requests {pluralize(given, 'CPU')} would be free{fits}")
+        screen.say(f"\nWith these requests, {pluralize(given, 'CPU')} would be free{fits}")
     else:
         screen.say(f"No exclusive CPUs are idle{none}")
     for pod, why in found.unchecked.items():

@@ -29,7 +29,7 @@ def command(source: Source) -> int:
     """Watch NUMA nodes, stuck pods, plans and events in a full-screen view, or browse a dump (-f).
 
     You can approve and reject plans if you may patch rebalancerecommendations; if you may not, live shows
-    which permission you lack. Nothing else changes the cluster. Long lists are grouped by reason.
+    which permission you lack. live changes nothing else in the cluster. Long lists are grouped by reason.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise NoTerminal("live needs a terminal; in a pipe, use top, why or plan")

@@ -62,7 +62,7 @@ class PlanDocument:
     """``plan``: goals and plans."""
 
     items: Annotated[list[PolicyReport], "One for each goal."]
-    doubts: Annotated[tuple[str, ...], "What is uncertain because of the kubelets' releases; usually empty."]
+    doubts: Annotated[tuple[str, ...], "What is uncertain because of the kubelets' versions; usually empty."]
 
 
 @click.command("plan", epilog=_EPILOG)
@@ -86,7 +86,7 @@ class PlanDocument:
 @click.option(
     "--align",
     is_flag=True,
-    help="Instead, plan for running pods that are spread over NUMA nodes, either all of them or those "
+    help="Plan for running pods that are spread over NUMA nodes, not for waiting ones: for all or for those "
     "you name; each eviction aligns one pod.",
 )
 @click.option("--why-not", "movable", metavar="POD", help="Only explain why this pod cannot be moved.")
@@ -111,7 +111,7 @@ def command(
     effort: int,
     output: Output,
 ) -> int:
-    """Plan the fewest, least disruptive evictions that let waiting pods fit on single NUMA nodes.
+    """Plan the fewest, least disruptive evictions that let waiting pods fit, each on a single NUMA node.
 
     Each plan is verified by simulation. Nothing is evicted. The exit code is 0 if everything fits now or
     after the plans, 1 if something does not.

@@ -63,8 +63,8 @@ class ReplayDocument:
     agree: Annotated[int, "Number of decisions in which the model agrees."]
     outside: Annotated[
         int,
-        "Number of outcomes that were left out, because something that the model does not cover "
-        "decided them.",
+        "Number of outcomes that were left out, because they were decided by something that the model "
+        "does not cover.",
     ]
     differ: Annotated[list[Difference], "Decisions in which the model differs."]
     rejected_at_restart: Annotated[list[RejectedAtRestart], "Pods that a restart of their kubelet would end."]

@@ -77,7 +77,7 @@ Examples:
     metavar="SHAPE",
     help="Show fragmentation for pods of this shape; may be given several times.",
 )
-@click.option("--title", "name", default="", help="Name of the cluster on the page.")
+@click.option("--title", "name", default="", help="Cluster name to show on the page.")
 @click.option(
     "--plans/--no-plans",
     default=True,

@@ -60,7 +60,7 @@ class SizeDocument:
     ]
     sizes: Annotated[Sequence[Size], "One for each combination of settings."]
     doubts: Annotated[
-        tuple[str, ...], "What is uncertain because of the kubelet's release and options; usually empty."
+        tuple[str, ...], "What is uncertain because of the kubelet's version and options; usually empty."
     ]
 
 

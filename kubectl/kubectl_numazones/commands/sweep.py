@@ -58,10 +58,16 @@ Examples:
     "for more values and keys.",
 )
 @click.option(
-    "--table", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures: .csv or .json."
+    "--table",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write all figures to this .csv or .json file.",
 )
 @click.option(
-    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the figures: .svg, .png or .pdf."
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Plot the figures to this .svg, .png or .pdf file.",
 )
 @click.option("--title", default="", help="Title of the plot.")
 @click.option(
@@ -69,7 +75,7 @@ Examples:
     "measures",
     multiple=True,
     metavar="NAME",
-    help="Measure to draw, by its name in the table; may be given several times, for one panel each.",
+    help="Measure to plot, by its name in the table; may be given several times: each gets its own panel.",
 )
 @output_option()
 @experiment_options

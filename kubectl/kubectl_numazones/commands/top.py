@@ -132,7 +132,7 @@ class TopDocument:
     items: Annotated[list[ZoneFigures], "One for each NUMA node."]
     unknown: Annotated[list[NodeWithoutFigures], "Nodes without figures, and why."]
     held: Annotated[list[HeldRoomEntry] | None, "Null for a dump: its pods are not read for this."]
-    doubts: Annotated[tuple[str, ...], "What is uncertain because of the kubelets' releases; usually empty."]
+    doubts: Annotated[tuple[str, ...], "What is uncertain because of the kubelets' versions; usually empty."]
 
 
 @click.command("top", epilog=_EPILOG)
@@ -166,7 +166,9 @@ def command(
     interval: float,
     output: Output,
 ) -> int:
-    """Show what is in use and free on each NUMA node of NODEs, or of all: exclusive CPUs, memory, devices.
+    """Show what is in use and free on each NUMA node: exclusive CPUs, memory and devices.
+
+    Without NODEs, shows all nodes.
 
     On a live cluster, the table also shows room held for pods on their way to a node: released from the gate,
     or nominated by a scheduler. -o wide, json and yaml include the number of pods that are not aligned, which

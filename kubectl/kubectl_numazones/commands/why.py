@@ -79,7 +79,7 @@ def command(
     node_name: str | None,
     output: Output,
 ) -> int:
-    """Say why a pod is stuck, was rejected or runs across NUMA nodes, and what would help.
+    """Explain why a pod is stuck, was rejected or runs across NUMA nodes, and what would help.
 
     Prints the reason in one sentence, then changes that would help (each tried on a copy of the cluster),
     then the nodes grouped by reason, or one line per node with -o wide. If the pod is waiting for something

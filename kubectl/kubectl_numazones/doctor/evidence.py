@@ -79,7 +79,7 @@ def gather(source: Source) -> Evidence:
     """
     if source.files:
         items = distinct_objects(source.files)
-        unseen = {RIGHTS: "a dump has no users"}
+        unseen = {RIGHTS: "a dump does not contain them"}
         unseen |= {EXTENDERS_METRICS: "a dump has no metrics"} if any(map(_extends, items)) else {}
         return _evidence(items, unseen, None, None)
     return run_until_complete(_gather(source))

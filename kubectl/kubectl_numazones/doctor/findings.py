@@ -24,7 +24,7 @@ class Finding:
 
     ANSWER: ClassVar = ("severity", "check", "subjects", "message", "cure")
     severity: Annotated[Severity, "error, warning or hint."]
-    subjects: Annotated[tuple[str, ...], "Subject of the finding: nodes, zones, pods and others."]
+    subjects: Annotated[tuple[str, ...], "Subjects of the finding, such as nodes, NUMAZones or pods."]
     message: Annotated[str, "What is wrong."]
     cure: Annotated[str, "What to do."]
     check: Annotated[str, "Check that found it."] = ""

@@ -74,7 +74,7 @@ def access(evidence: Evidence) -> Iterator[Finding]:
         yield warning(
             f"{verb} {resource}",
             f"you lack this permission, so answers omit what it would show (kubectl auth can-i {right})",
-            f"get a ClusterRole with {verb} on {resource} bound to you",
+            f"ask for a ClusterRole that allows {verb} on {resource}",
         )
     for namespace in evidence.unrecordable:
         yield hint(
@@ -94,7 +94,7 @@ def zones(evidence: Evidence) -> Iterator[Finding]:
     if evidence.of("NUMAZone"):
         return
     if why := evidence.unseen.get("NUMAZone"):
-        yield error("NUMAZones", f"cannot be read: {why}", "fix this first: all answers depend on them")
+        yield error("NUMAZones", f"cannot be read: {why}", "fix this first: all answers depend on NUMAZones")
         return
     yield error(
         "NUMAZones",
@@ -195,7 +195,7 @@ def readings(evidence: Evidence) -> Iterator[Finding]:
             yield error(item.name, item.unknown.message, cure)
         elif item.unknown is not None and item.unknown.reason == OBJECTS_MISSING:
             cure = (
-                "include these objects in the dump; on a live cluster, get a role that may read them "
+                "include these objects in the dump; on a live cluster, ask for a role that may read them "
                 "(manifests/roles)"
             )
             yield warning(item.name, item.unknown.message, cure)
@@ -204,7 +204,7 @@ def readings(evidence: Evidence) -> Iterator[Finding]:
 def _reading(evidence: Evidence, node: str, condition: Mapping[str, Any]) -> Iterator[Finding]:
     said = condition.get("message") or "no message"
     reason = str(condition.get("reason"))
-    cure = CURES.get(reason, "see the log of the exporter there")
+    cure = CURES.get(reason, "see the exporter's log there")
     if condition.get("type") == CONSISTENT:
         yield error(node, *_contradiction(evidence, node, str(said), cure))
     elif condition.get("type") == CPUS_EXCLUSIVE:
@@ -327,8 +327,8 @@ def writers(evidence: Evidence) -> Iterator[Finding]:
                 item["metadata"]["name"],
                 f"the NodeResourceTopology is written by {' and '.join(managers)}, which overwrite each "
                 "other's values",
-                "let one program write it: remove noderesourcetopologies from the exporter's --publish, or "
-                "stop the other",
+                "let only one program write it: remove noderesourcetopologies from the exporter's --publish, "
+                "or stop the other",
             )
 
 

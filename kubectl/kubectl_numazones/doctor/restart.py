@@ -211,7 +211,7 @@ def _in_doubt(one: Readmission, *, reboot: bool) -> str:
     chance = _CHANCE[one.chance] if one.chance is not None else ""
     if reboot and one.chance is Uncertainty.PLUGINS:
         return (
-            "its kubelet rejects it unless the pod's device plugin, usually a pod itself, has "
+            "its kubelet rejects it unless the device plugin that it needs, usually itself a pod, has "
             f"registered by then: {one.reason}: {one.message}"
         )
     return f"its kubelet may reject it and stop its containers, {chance}: {one.reason}: {one.message}"

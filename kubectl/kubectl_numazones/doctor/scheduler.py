@@ -105,7 +105,7 @@ def _traps_of(name: str, extender: Mapping[str, Any], restart: str) -> Iterator[
         yield warning(
             name,
             f"weight {weight} lets the scheduler's own preferences outweigh the extender's",
-            f"set weight: 125, unless this is intended, {restart}",
+            f"unless this is intended, set weight: 125 {restart}",
         )
     if not extender.get("nodeCacheCapable"):
         yield warning(

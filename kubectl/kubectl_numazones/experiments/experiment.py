@@ -137,15 +137,16 @@ _OPTIONS = (
     click.option(
         "--usage",
         is_flag=True,
-        help="Let the cluster's pods request only the exclusive CPUs that they use, as idle computes.",
+        help="Let the cluster's pods request only the exclusive CPUs that they use (see "
+        "kubectl numazones idle).",
     ),
     click.option(
         "--shape",
         type=ShapeType(),
         metavar="SHAPE",
         help="Treat CPUs as stranded if no further pod of this shape can use them; placement=shapes keeps "
-        "room for it. Default: the largest shape that fits on one NUMA node, and for placement=shapes "
-        "those that RebalancePolicies and arriving pods name.",
+        "room for such pods. Default: the largest shape that fits on one NUMA node; for placement=shapes, "
+        "the shapes in RebalancePolicies and those of the arriving pods.",
     ),
     click.option(
         "--runs", type=click.IntRange(min=1), default=100, show_default=True, help="Number of random runs."
@@ -328,7 +329,9 @@ def _known_kubelets(nodes: Sequence[ClusterNode], given: Settings) -> tuple[Node
         more = f", and {pluralize(len(left_out) - 1, 'other')}" if len(left_out) > 1 else ""
         screen.warn(f"left out: {left_out[0]}{more}")
     if not found:
-        raise NotThere("there is no node with a known state on which the kubelet places pods")
+        raise NotThere(
+            "no nodes are left: their states are unknown, or their kubelets do not decide placement"
+        )
     return tuple(found)
 
 
@@ -351,7 +354,7 @@ _LABELS = {
     "largest pod": "largest pod that still fits (CPUs)",
     "free CPUs": "CPUs free for exclusive use",
     "imbalance of those": "  CPU gap between such a pod's NUMA nodes",
-    "spread over NUMA nodes": "  CPU gap between a node's fullest and emptiest",
+    "spread over NUMA nodes": "  CPU gap between a node's NUMA nodes",
 }
 
 

@@ -23,8 +23,8 @@ _DEFAULT = ("admitted", "largest pod", "stranded CPUs")
 _TITLE_WIDTH = 36
 _TITLES = {
     "stranded CPUs": "CPUs that are free, but stranded",
-    "imbalance of those": "CPU gap between fullest and emptiest NUMA node of a pod that spans several",
-    "spread over NUMA nodes": "CPU gap between fullest and emptiest NUMA node of the machine",
+    "imbalance of those": "Most minus fewest CPUs of a pod on the NUMA nodes that it spans",
+    "spread over NUMA nodes": "Most minus fewest CPUs allocated on a NUMA node of the machine",
 }
 """What a table says by its rows."""
 _STYLE: dict[Any, Any] = {

@@ -24,14 +24,14 @@ class Amount(NamedTuple):
     """Amount in use, and the total."""
 
     assigned: Annotated[int, "Amount in use."]
-    allocatable: Annotated[int, "Amount in all."]
+    allocatable: Annotated[int, "Total amount."]
 
 
 class MemoryAmount(NamedTuple):
     """Assigned memory, and the total."""
 
     assigned: Annotated[int, "Amount in use, as a quantity.", format_bytes]
-    allocatable: Annotated[int, "Amount in all, as a quantity.", format_bytes]
+    allocatable: Annotated[int, "Total amount, as a quantity.", format_bytes]
 
 
 @dataclass(frozen=True, slots=True)

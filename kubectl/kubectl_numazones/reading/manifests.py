@@ -88,9 +88,9 @@ def shared_pool_notes(templates: Iterable[TemplatePods]) -> Iterator[str]:
     names = [name for name, pod in pods if pod is not None and not pod.reading().total.cpus]
     if names:
         yield (
-            f"{some_of(names)}: no exclusive CPUs, which only Guaranteed pods that request whole CPUs get. "
-            "Kubelets run such pods on the shared pool; NUMA nodes limit only their devices, and the memory "
-            "of Guaranteed pods"
+            f"{some_of(names)}: no exclusive CPUs: only Guaranteed pods that request whole CPUs get them. "
+            "All other pods run in the shared pool; NUMA nodes limit only their devices and, if they are "
+            "Guaranteed, their memory"
         )
 
 

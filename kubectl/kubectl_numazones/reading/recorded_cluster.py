@@ -66,7 +66,7 @@ def _pods(path: Path) -> tuple[list[Object], list[ClusterPod]]:
         bodies: list[Object] = [{"apiVersion": "v1", "kind": "Pod", **item} for item in items]
         return bodies, list(map(ClusterPod.from_api, bodies))
     except (OSError, RecursionError, *MALFORMED, NumazonesError) as error:
-        raise BadDump(f"{path}: the pods at the recording's end cannot be read: {error!r}") from error
+        raise BadDump(f"{path}: the pods at the end of the recording cannot be read: {error!r}") from error
 
 
 def _file(path: Path) -> bytes:

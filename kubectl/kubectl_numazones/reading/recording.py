@@ -189,7 +189,7 @@ def _outside(line: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if line["op"] == REJECTED or (
         line["op"] == "create" and (not line.get("node") or not _was_decided(line["outcome"]))
     ):
-        yield _name(line), str(line["outcome"].get("reason") or "not decided while it was watched")
+        yield _name(line), str(line["outcome"].get("reason") or "no kubelet decided it during the recording")
 
 
 def _node(

@@ -29,7 +29,7 @@ def selector_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., A
         "--selector",
         type=_SelectorType(),
         metavar="SELECTOR",
-        help=f"Only {what} with these labels: app=web,tier!=db,zone in (a,b).",
+        help=f"Only {what} with these labels, such as app=web,tier!=db,zone in (a,b).",
     )
 
 

@@ -147,7 +147,7 @@ def _recorded_node(
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CannotFetch(
-            f"the exporter on node {name} did not send a recording ({error!r}); check that exporter and "
+            f"the exporter on node {name} did not send a recording ({error!r}); check that the exporter and "
             "kubectl numazones have the same version"
         ) from error
 

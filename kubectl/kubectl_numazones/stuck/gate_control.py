@@ -227,7 +227,7 @@ async def _leader(client: Client, operators: Sequence[Object]) -> tuple[bool | N
     """Return whether an operator leads, and a phrase that says so; None where that is unknown."""
     alone = next(filter(leads_without_lease, operators), None)
     if alone is not None:
-        return True, f"{alone['metadata']['name']} is running, without leader election"
+        return True, f"{alone['metadata']['name']} is running without leader election"
     try:
         leases = await client.list(LEASES, field_selector=f"metadata.name={OPERATOR}")
     except APIError as error:

@@ -62,7 +62,7 @@ class WhyDocument:
     ]
     verdict: Annotated[str, "Admissible, Inadmissible or Unknown."]
     sentence: Annotated[str, "The verdict in a sentence."]
-    doubts: Annotated[tuple[str, ...], "What is uncertain because of the kubelets' releases; usually empty."]
+    doubts: Annotated[tuple[str, ...], "What is uncertain because of the kubelets' versions; usually empty."]
     place: Annotated[
         FittingPlace | None, "Where the pod would be placed now; null if nowhere, or if it is running."
     ]
@@ -70,7 +70,9 @@ class WhyDocument:
     reasons: Annotated[
         tuple[Reason, ...], "Why nodes would not admit the pod, the most important reason first."
     ]
-    advice: Annotated[list[Advice], "What would help, the cheapest first; each was tried on a copy."]
+    advice: Annotated[
+        list[Advice], "What would help, the cheapest first; each was tried on a copy of the cluster."
+    ]
     recommendations: Annotated[list[str], "Current RebalanceRecommendations that place the pod."]
     not_aligned: Annotated[
         Misalignment | None,
@@ -82,7 +84,7 @@ class WhyDocument:
 class WhyListDocument:
     """``why``: several pods, with the same fields for each, the most urgent first."""
 
-    items: Annotated[list[WhyDocument], "One for each pod, or owner of pods."]
+    items: Annotated[list[WhyDocument], "One for each pod or owner of pods."]
     counts: Annotated[PodCounts | None, "Number of stuck pods among them; null if pods were named."]
 
 

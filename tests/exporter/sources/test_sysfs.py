@@ -231,7 +231,9 @@ def test_unreadable_hugepages_are_left_out(tmp_path: Path) -> None:
     tree.put(f"{NODE}/node0/hugepages/hugepages-2048kB/nr_hugepages", "many")
     hardware, problems = read(tree)
     assert hardware.machine.numa_nodes[0].hugepages == ()
-    assert only(problems).message.endswith("nr_hugepages contains no number; these pages are left out")
+    assert only(problems).message.endswith(
+        "nr_hugepages contains no number; huge pages of this size are left out"
+    )
 
 
 @pytest.mark.parametrize("text", ["10", "10 21 21", "10 far", "10 ²"])

@@ -145,7 +145,7 @@ def test_outside_a_pod_there_is_no_service_account(monkeypatch: pytest.MonkeyPat
 
 def test_a_pod_without_service_account_is_reported(pod_files: Path) -> None:
     (pod_files / "ca.crt").unlink()
-    with pytest.raises(ConfigError, match=r"ca\.crt.*let the pod mount its service account"):
+    with pytest.raises(ConfigError, match=r"ca\.crt.*let the pod mount its service account token"):
         in_cluster(directory=pod_files)
 
 
@@ -190,7 +190,7 @@ async def test_a_server_that_is_named_gets_the_service_accounts_token(pod_files:
 
 
 def test_a_server_needs_a_scheme() -> None:
-    with pytest.raises(ConfigError, match=r"'10\.0\.0\.1' is not a server URL; write it as https://"):
+    with pytest.raises(ConfigError, match=r"'10\.0\.0\.1' is not a server URL; write it like https://"):
         from_server("10.0.0.1")
 
 
@@ -404,7 +404,9 @@ async def test_errors_never_show_tokens(tmp_path: Path) -> None:
 async def test_passwords_are_rejected(tmp_path: Path) -> None:
     user = {"username": "a", "password": "b"}
     config = await from_kubeconfig(kubeconfig(tmp_path / "config", user=user))
-    with pytest.raises(ConfigError, match=r"has a password, which Kubernetes removed in 1\.19"):
+    with pytest.raises(
+        ConfigError, match=r"has a password, but Kubernetes 1\.19 removed password authentication; use"
+    ):
         await config.credentials.token()
 
 
