@@ -247,10 +247,68 @@ def test_dry_run_prints_every_change_and_makes_none(deploy: Deploy, arguments: t
     code, text = deploy.run(*arguments, DRY="1", GATED="team web-1 0")
     assert code == 0, text
     assert not any(map(CHANGES.match, deploy.called()))
-    dry = re.findall(r"^  \$ (\S+ \S+)", text, re.MULTILINE)
     deploy.calls.unlink()
     assert deploy.run(*arguments, GATED="team web-1 0")[0] == 0
-    assert dry == [found[0] for line in deploy.called() if (found := CHANGES.match(line))]
+    assert _changes(_printed(text)) == _changes(deploy.called())
+
+
+WAITS = (
+    "kubectl get -k crds -o name | xargs kubectl wait --for=condition=Established",
+    "kubectl get numazones  # until ",
+    "kubectl rollout status -n numazones-operator deployment/numazones-operator",
+)
+
+
+@pytest.mark.parametrize(
+    ("tools", "environment", "notes", "commands"),
+    [
+        ("docker kind", {}, [], ["docker build", "kind load image-archive"]),
+        (
+            "docker",
+            {"BROKEN": "1", "CONTEXT": ""},
+            ["No container tool works. Installed: docker", "no current context", "kind is not installed"],
+            ["docker build", "kind load image-archive"],
+        ),
+        (
+            "docker",
+            {"CONTAINER_TOOL": "podman", "REGISTRY": "ghcr.io/me", "UNREACHABLE": "1"},
+            ["No container tool found: podman", "Cannot reach the cluster of context kind-dev"],
+            ["podman build", "podman push ghcr.io/me/"],
+        ),
+        (
+            "docker",
+            {"CONTEXT": "prod", "DENIED": "1", "NODES": ""},
+            ["may not create", "has no nodes", "Context prod is not kind, minikube or k3d"],
+            ["docker build", "docker push registry.example/"],
+        ),
+    ],
+)
+def test_dry_run_prints_the_plan_and_notes_what_is_missing(
+    deploy: Deploy, tools: str, environment: dict[str, str], notes: list[str], commands: list[str]
+) -> None:
+    deploy.stub(*tools.split())
+    code, text = deploy.run(DRY="1", **environment)
+    assert code == 0, text
+    found = [line for line in text.splitlines() if line.startswith("note: ")]
+    assert len(found) == len(notes)
+    assert all(note in line for note, line in zip(notes, found, strict=True)), found
+    printed = _printed(text)
+    for start in (*commands, *WAITS):
+        assert any(line.startswith(start) for line in printed), (start, text)
+
+
+def test_dry_run_leaves_the_kustomization_that_it_prints(deploy: Deploy) -> None:
+    _, text = deploy.run(DRY="1")
+    (folder,) = (line.split()[-1] for line in _printed(text) if " -k .cache/" in line)
+    assert (ROOT / folder / "kustomization.yaml").is_file()
+
+
+def _printed(text: str) -> list[str]:
+    return re.findall(r"^  \$ (.*)", text, re.MULTILINE)
+
+
+def _changes(commands: list[str]) -> list[str]:
+    return [found[0] for line in commands if (found := CHANGES.match(line))]
 
 
 def test_interrupted_deploy_ends_with_one_word(deploy: Deploy) -> None:
