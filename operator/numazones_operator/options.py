@@ -86,7 +86,8 @@ class OperatorOptions:
 
     kubeconfig: Path | None = setting(
         None,
-        "How to reach the API server.  [default: $KUBECONFIG, the pod's service account, ~/.kube/config]",
+        "Kubeconfig file for the API server.  [default: $KUBECONFIG, the pod's service account, "
+        "~/.kube/config]",
         kind=PATH,
         metavar="FILE",
     )
@@ -196,9 +197,9 @@ class OperatorOptions:
         ASKING[0].value,
         "How predictions, the gate and the extender rank the nodes that would admit a pod. best-fit keeps "
         "large blocks free; scarce does the same and also avoids nodes with idle devices or huge pages "
-        "that the pod does not request; shapes keeps room for pods of the shapes in --shapes or, if that "
-        "is not set, of those that RebalancePolicies and waiting pods name; pack prefers nodes with the "
-        "most requested CPU and memory; exact prefers those with the least.",
+        "that the pod does not request; shapes keeps room for the shapes in --shapes or, if that is not "
+        "set, for those of RebalancePolicies and waiting pods; pack prefers nodes with the most requested "
+        "CPU and memory; exact prefers those with the least.",
         kind=click.Choice([choice.value for choice in ASKING]),
     )
     extender_address: str = setting(
@@ -217,7 +218,7 @@ class OperatorOptions:
     )
     extender_client_ca: Path | None = setting(
         None,
-        "PEM file with the CA that signs the schedulers' client certificates; it should sign no others.",
+        "PEM file with the CA for the schedulers' client certificates; it should sign nothing else.",
         kind=PATH,
         metavar="FILE",
     )

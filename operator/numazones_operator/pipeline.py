@@ -124,7 +124,7 @@ class Pipeline:
     def _detail(self, pod: ClusterPod, prediction: Prediction) -> str:
         """Return who holds what a pod lacks, and the recommendation that might make room for it."""
         held = [name for reason in prediction.reasons[:1] for name in holders_of(reason, self.state.name_of)]
-        there = f"; held there by {', '.join(held)}" if held else ""
+        there = f"; the missing resources there are held by {', '.join(held)}" if held else ""
         if recommendation := self._recommendation_for(pod.uid):
             return f"{there}; RebalanceRecommendation {recommendation} would make room for it"
         return f"{there}; {NOT_BY_PREEMPTION}" if held and prediction.possible else there

@@ -83,7 +83,7 @@ async def test_blocked_pod_gets_a_cure_other_than_preemption() -> None:
         setting.put_pod(name, cpu=20, nodeName="node")
     setting.put_pod("waits", cpu=16)
     said = await message_about(setting, "waits")
-    assert "held there by default/" in said
+    assert "; the missing resources there are held by default/" in said
     assert said.endswith(f"; {NOT_BY_PREEMPTION}")
     assert "a RebalancePolicy with pendingPods can make room" in said
 

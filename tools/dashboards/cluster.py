@@ -67,7 +67,7 @@ DASHBOARD = dashboard(
                     runbook="NumazonesPodsBlocked",
                 ),
                 figure(
-                    "Unknown",
+                    "Unknown verdicts",
                     "Pods without a node whose admission could not be predicted.",
                     'sum(numazones_predictions{verdict="Unknown",CLUSTER})',
                     limits=(1, 10),
@@ -90,7 +90,7 @@ DASHBOARD = dashboard(
             ],
         ),
         (
-            "Room",
+            "Free capacity",
             [
                 graph(
                     "Fragmentation by shape",
@@ -110,8 +110,8 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Free exclusive CPUs",
-                    "All free exclusive CPUs, and those on the emptiest NUMA node of each node, which is "
-                    "the most that one pod can get there.",
+                    "All free exclusive CPUs, and those on the emptiest NUMA node of each node: the most that "
+                    "one pod per node can get from one NUMA node.",
                     {
                         "all": f"sum({FREE})",
                         "on the emptiest NUMA nodes": f"sum(max by (cluster, node) ({FREE}))",
@@ -126,7 +126,7 @@ DASHBOARD = dashboard(
                         "Free": f"sum by (node) ({FREE})",
                         "On one NUMA node": f"max by (node) ({FREE})",
                         "Largest request": "max by (node) (numazones_zone_largest_request_cpus{CLUSTER})",
-                        "On whole cores": "max by (node) (numazones_zone_largest_request_full_core_cpus{CLUSTER})",
+                        "In whole cores": "max by (node) (numazones_zone_largest_request_full_core_cpus{CLUSTER})",
                     },
                 ),
             ],
@@ -137,7 +137,7 @@ DASHBOARD = dashboard(
                 heat_map(
                     "NUMA nodes by share of CPUs held",
                     "Number of NUMA nodes by the share of their CPUs that pods hold; darker means more "
-                    'NUMA nodes. The dashboard "NUMA nodes" shows each of them in a row of its own.',
+                    'NUMA nodes. The dashboard "NUMA nodes" shows one row for each of them.',
                     {name: f"count({USE} {band}) or vector(0)" for name, band in BANDS.items()},
                     colors=FieldColorModeId.CONTINUOUS_BLUES,
                 ),
@@ -187,12 +187,12 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Share of remote CPUs and memory",
-                    "Exclusive CPUs and promised memory that are not on the NUMA node with most of their "
+                    "Exclusive CPUs and assigned memory that are not on the NUMA node with most of their "
                     "container's resources, and resident memory on NUMA nodes where the pod has no CPU "
                     "(exporters with --cgroups).",
                     {
                         "CPUs": remote_share("numazones_owner_cpus"),
-                        "promised memory": remote_share("numazones_owner_promised_memory_bytes"),
+                        "assigned memory": remote_share("numazones_owner_promised_memory_bytes"),
                         "resident memory": remote_share("numazones_node_resident_memory_bytes"),
                     },
                     unit="percentunit",

@@ -52,7 +52,7 @@ DASHBOARD = dashboard(
                     unit="cores",
                 ),
                 figure(
-                    "On whole cores",
+                    "Largest in whole cores",
                     "Largest number of exclusive CPUs that one container could still get as whole "
                     "physical cores.",
                     "max(numazones_zone_largest_request_full_core_cpus{ZONE})",
@@ -197,7 +197,7 @@ DASHBOARD = dashboard(
             ],
         ),
         (
-            "All amounts",
+            "Amounts by resource",
             [
                 listing(
                     f"Amounts of {name}",

@@ -109,8 +109,8 @@ DASHBOARD = dashboard(
             [
                 graph(
                     "Age of the NUMAZones by node",
-                    "Time since the exporter last confirmed that its NUMAZones are published. If nothing "
-                    "changes, it grows up to the interval (60 s).",
+                    "Time since the exporter last confirmed that its NUMAZones are published: after "
+                    "every change, and otherwise once per interval (60 s).",
                     {
                         "{{node}}": f"max by (node) (time() - {EXPORTER}_last_publish_timestamp_seconds{{NODE}})"
                     },
@@ -133,7 +133,7 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Reads by trigger",
-                    "Events that made the exporters read their nodes.",
+                    "Reads of nodes per minute, by the event that triggered them.",
                     {"{{reason}}": f"60 * {per_second(f'{EXPORTER}_wakeups_total', 'reason')}"},
                     unit="cpm",
                 ),
@@ -251,7 +251,7 @@ DASHBOARD = dashboard(
                 ),
                 listing(
                     "Versions",
-                    "Which version runs where.",
+                    "Number of running operators and exporters, by version.",
                     {
                         "Programs": f'count by (version, program) (label_replace({OPERATOR}_build_info{{CLUSTER}}, "program", "operator", "", "")'
                         f' or label_replace({EXPORTER}_build_info{{CLUSTER}}, "program", "exporter", "", ""))'

@@ -231,7 +231,10 @@ def listing(
         column = "Value" if len(queries) == 1 else f"Value #{letter}"
         panel.override_by_name(column, [DynamicConfigValue(id_val="displayName", value=name)])
     panel.show_header(True)
-    link = {"title": "this node", "url": "/d/numazones-node?${cluster:queryparam}&var-node=${__value.text}"}
+    link = {
+        "title": "Show this node",
+        "url": "/d/numazones-node?${cluster:queryparam}&var-node=${__value.text}",
+    }
     panel.override_by_name("node", [DynamicConfigValue(id_val="links", value=[link])])
     panel.with_transformation(DataTransformerConfig(id_val="merge", options={}))
     hidden = {"excludeByName": {"Time": True}}

@@ -62,7 +62,8 @@ DASHBOARD = dashboard(
                 ),
                 figure(
                     "Gain",
-                    "Pods or shapes that now fit, or pods moved away, thanks to finished plans.",
+                    "Results of finished plans: pods or shapes that now fit, pods moved off a node or NUMA "
+                    "node, or pods that are now aligned.",
                     in_range("numazones_rebalance_gain_total{CLUSTER}"),
                     empty=NO_POLICY,
                 ),
@@ -141,7 +142,7 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Searches",
-                    "Searches by whether a plan was found.",
+                    "Searches per minute, by whether they found a plan.",
                     {
                         "found: {{found}}": "60 * sum by (found)"
                         " (rate(numazones_rebalance_plan_duration_seconds_count{CLUSTER}[$__rate_interval]))"

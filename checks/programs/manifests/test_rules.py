@@ -103,7 +103,7 @@ OUTCOMES = [
         },
         "25m",
         {},
-        "More than 1 % of predictions are published over 5 s after the change that caused them.",
+        "More than 1 % of predictions are published more than 5 s after the change that caused them.",
     ),
     Case(
         "NumazonesPredictionsLate",
@@ -167,7 +167,7 @@ OUTCOMES = [
         {f"{ACCURACY}{{model='kubelet',accuracy='model'}}": "0x9 1x9"},
         "15m",
         {"model": "kubelet"},
-        "1 predictions were wrong although all inputs were known, which is a bug in the placement model.",
+        "1 predictions were wrong although all inputs were known. The placement model has a bug.",
     ),
     Case(
         "NumazonesModelMisses",
@@ -426,7 +426,7 @@ OUTCOMES = [
         {"numazones_extender_repeated_requests_total": "0+60x30"},
         "15m",
         {},
-        "The scheduler keeps retrying a pod, with 600 excess requests within 10 minutes.",
+        "The scheduler keeps retrying a pod and has sent 600 excess requests within 10 minutes.",
     ),
     Case("NumazonesPodsSpin", {"numazones_extender_repeated_requests_total": "0+2x30"}, "15m"),
     Case(
@@ -460,7 +460,7 @@ OUTCOMES = [
         {"numazones_held_room_pods{pod='a'}": "2x90", "numazones_held_room_pods{pod='b'}": "0x90"},
         "80m",
         {},
-        "Room has been held for 45 minutes for pods that have not reached a node (2 pods now).",
+        "For 45 minutes, room has been held for pods that have not reached a node (2 pods now).",
     ),
     Case("NumazonesHeldRoomStays", {"numazones_held_room_pods": "2x20 0 2x20 0 2x20 0 2x20"}, "80m"),
     Case(

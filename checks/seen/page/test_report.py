@@ -101,7 +101,7 @@ def test_stuck_pod_is_shown_with_reason_holders_advice_and_plan(guide: str, open
         "Colour",
     ]
     assert sorted(order, key=said.index) == order
-    expect(card).to_contain_text("1 pod rejected since 2026-11-20T10:00:00Z")
+    expect(card).to_contain_text("1 pod rejected since 2026-11-20 10:00:00 UTC")
     card.get_by_text("Who holds what on worker-1").click()
     expect(card.locator("details").last).to_contain_text("team/cache-1")
     expect(page.locator("#plans article h3")).to_have_text("pod team/trainer-2")
@@ -312,8 +312,8 @@ def test_many_waiting_pods_are_grouped_by_reason_and_searchable(tmp_path: Path, 
     page.locator("[data-key=find]").fill("trainer-40")
     expect(page.locator("#waiting article, #waiting .row")).to_have_count(1)
     page.locator("[data-key=find]").fill("nothing-like-it")
-    expect(page.locator("#waiting")).to_contain_text("No stuck pod matches.")
-    expect(page.locator("#zones")).to_contain_text("No node matches.")
+    expect(page.locator("#waiting")).to_contain_text("No matching pods.")
+    expect(page.locator("#zones")).to_contain_text("No matching nodes.")
 
 
 def test_nodes_of_unknown_state_are_grouped_by_reason(tmp_path: Path, open_page: Open) -> None:

@@ -97,8 +97,8 @@ class Metrics:
         )
         self.gates_released = counter(
             "numazones_admission_gates_released_total",
-            "Pods whose scheduling gate was removed, by reason: admissible, devices (also admissible, but "
-            "the nodes are only preferred because the scheduler must still find devices for the pod), "
+            "Pods whose scheduling gate was removed, by reason: admissible, devices (admissible, but the "
+            "nodes are only a preference, because the scheduler must still find devices for the pod), "
             "preemption (the scheduler has to preempt less important pods), unconcerned (no NUMA "
             "requirements) or timeout.",
             ("reason",),
@@ -106,7 +106,7 @@ class Metrics:
         self.released_pods_replaced = counter(
             "numazones_released_pods_replaced_total",
             "Pods evicted before they were bound, because all nodes that the gate had released them to "
-            "were lost.",
+            "were gone, cordoned or tainted.",
         )
         self._start_at_zero()
         self.owner_rejections = OwnerRejections(registry)

@@ -105,7 +105,7 @@ def _owner_families(owners: Mapping[OwnerName, AlignmentSum]) -> Iterator[GaugeM
     )
     yield gauge(
         "numazones_owner_promised_memory_bytes",
-        "Memory and huge pages that Memory Managers promised to pods, by owner and placement: local if "
+        "Memory and huge pages that Memory Managers assigned to pods, by owner and placement: local if "
         "they are on the NUMA node with most of their container's resources, otherwise remote.",
         (*_OWNER, "placement"),
         _placed({owner: (one.memory, one.remote_memory) for owner, one in owners.items()}),

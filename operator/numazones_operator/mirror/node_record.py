@@ -395,9 +395,9 @@ class NodeRecord:
         return Unknown(
             ZONES_BEHIND,
             f"the NUMAZones of {self.name} do not show pod {self.name_of(found)}, so its NUMA nodes are "
-            "unknown: it was bound before the operator started, or at the same time as a pod that was. "
-            "The next update of the NUMAZones will show it; if not, check that the exporter on that node "
-            "is running",
+            "unknown: the operator did not see it being bound, or did not know the NUMA nodes of another pod "
+            "at that moment. The next update of the NUMAZones will show the pod; if it does not, check that "
+            "the exporter on that node is running",
             awaited=True,
         )
 

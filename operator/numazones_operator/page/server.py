@@ -138,7 +138,7 @@ def _guard(*, loopback: bool) -> Middleware:
             return web.Response(status=400, text="the request's Host header is not a host name\n")
         if loopback and not is_loopback(host):
             return web.Response(
-                status=403, text="this page is served only on localhost; open it under that name\n"
+                status=403, text="this page is served only on localhost; use localhost in its address\n"
             )
         return await handler(request)
 

@@ -159,7 +159,9 @@ class PageUpdater:
         await self._show_held()
         await self._show_plans()
         if self._intent.followed.is_set():
-            self.documents.put(accuracy_document(self._accuracy(), note="since this replica started"))
+            self.documents.put(
+                accuracy_document(self._accuracy(), note="Counted since this replica started.")
+            )
         else:
             self.documents.remove(["accuracy/"])
 

@@ -80,7 +80,7 @@ class PageUsage:
         except Exception:  # noqa: BLE001 - whatever was read, the page goes on
             _log.exception("could not read the CPU and memory usage for the page")
             reason = "it could not be read; see the operator's log"
-        self.current, self.note = found, f"usage unknown: {reason}" if reason else ""
+        self.current, self.note = found, f"CPU and memory usage is unknown: {reason}" if reason else ""
         self._task, self._due = None, self._clock() + _PERIOD
 
 

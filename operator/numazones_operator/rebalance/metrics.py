@@ -42,8 +42,8 @@ class RebalanceMetrics:
         )
         self.gain = counter(
             "numazones_rebalance_gain_total",
-            "Gain of finished plans, as confirmed by NUMAZones: pods or shapes that now fit, or pods "
-            "moved away.",
+            "Gain of finished plans, as confirmed by NUMAZones: pods or shapes that now fit, pods moved "
+            "off a node or NUMA node, or pods that are now aligned.",
             ("mode", "policy"),
         )
         self.plan_seconds = Histogram(
@@ -87,7 +87,8 @@ class RebalanceGauges:
         return [
             gauge(
                 "numazones_rebalance_policy_ready",
-                "1 if the RebalancePolicy is valid and followed, 0 otherwise; its condition Ready says why.",
+                "1 if the RebalancePolicy is valid and followed, 0 otherwise. Its condition Ready "
+                "gives the reason.",
                 ("mode", "policy"),
                 ready.items(),
             ),

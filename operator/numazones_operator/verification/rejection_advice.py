@@ -22,8 +22,8 @@ from numazones_operator.verification.verifier import Expectation, Verification
 _MAX_ADVICE = 3
 _MAX_HOLDERS = 5
 _LATE = (
-    "there was no prediction; this explanation was computed afterwards, for the node at the time of the "
-    "rejection"
+    "there was no prediction; this explanation was computed afterwards, from the state of the node at the "
+    "time of the rejection"
 )
 
 

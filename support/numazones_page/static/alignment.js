@@ -20,7 +20,7 @@ function drawAlignment(section) {
   const rows = matching.slice(0, MOST_MISALIGNED).map(([name, pod]) => [pod.pod, nodeAnchor(name), pod.says, cpus(pod.apart).length ? number(cpus(pod.apart).length) : ""]);
   const more = matching.length - rows.length;
   section.querySelector(".list").replaceChildren(
-    rows.length ? table(["Pod", "Node", "Alignment", "Remote CPUs"], rows, { label: "Pods that are not aligned", right: [3] }) : el("p.empty", {}, "No misaligned pod matches."),
-    ...(more > 0 ? [el("p.quiet", {}, `and ${number(more)} more, less severe: use Find to search by pod or node`)] : []),
+    rows.length ? table(["Pod", "Node", "Alignment", "Remote CPUs"], rows, { label: "Pods that are not aligned", right: [3] }) : el("p.empty", {}, "No matching pods."),
+    ...(more > 0 ? [el("p.quiet", {}, `${number(more)} more ${more === 1 ? "pod is" : "pods are"} less misaligned and not listed. To find a pod, search for its name or node.`)] : []),
   );
 }

@@ -93,7 +93,7 @@ function drawHeat() {
   });
   place(heat.list, items);
   legend(metric, size, shown);
-  heat.detail.textContent = shown.length ? "" : all("node").size ? "No node matches." : "There are no nodes.";
+  heat.detail.textContent = shown.length ? "" : all("node").size ? "No matching nodes." : "There are no nodes.";
 }
 
 // Put the items into the list, and touch what is in its place already as little as possible.
@@ -162,7 +162,7 @@ function legend(metric, size, shown) {
     ...(present.has("unknown") ? [swatch("unknown", "unknown")] : []),
     ...(all("held").size ? [el("span.key", {}, el("span.swatch.coming", { "aria-hidden": "true" }), "room held for a pod")] : []),
     ...(size === "detailed"
-      ? [el("span.title", {}, "A cell is a CPU:"), ...[["held", "held"], ...(shown.some(([, node]) => misalignedOf(node).some((pod) => pod.apart)) ? [["held.apart", "on a different NUMA node from the rest of its container"]] : []), ["free", "free"], ["reserved", "reserved"], ...(shown.some(([, node]) => node.exclusive === false) ? [["shared", "shared"]] : [])].map(([kind, text]) => el("span.key", {}, el(`i.${kind}`, { "aria-hidden": "true" }), text))]
+      ? [el("span.title", {}, "Each cell is a CPU:"), ...[["held", "held"], ...(shown.some(([, node]) => misalignedOf(node).some((pod) => pod.apart)) ? [["held.apart", "on a different NUMA node from the rest of its container"]] : []), ["free", "free"], ["reserved", "reserved"], ...(shown.some(([, node]) => node.exclusive === false) ? [["shared", "shared"]] : [])].map(([kind, text]) => el("span.key", {}, el(`i.${kind}`, { "aria-hidden": "true" }), text))]
       : []),
   );
 }

@@ -9,7 +9,7 @@ function drawHeld(section) {
   const rows = sorted("held")
     .filter(([pod, held]) => found(pod, held.way, ...held.places.map(([node]) => node)))
     .map(([pod, held]) => [pod, held.way, places(held), held.asks.map(([resource, amount]) => `${resource} ${amount}`).join(", "), until(held)]);
-  section.querySelector(".list").replaceChildren(rows.length ? table(["Pod", "State", "Where", "Requests", "Held until"], rows, { label: "Pods that room is held for" }) : el("p.empty", {}, "No pod on its way to a node matches."));
+  section.querySelector(".list").replaceChildren(rows.length ? table(["Pod", "State", "Where", "Requests", "Held until"], rows, { label: "Pods that room is held for" }) : el("p.empty", {}, "No matching pods."));
 }
 
 // Each place a line: the pod comes to one of them.
@@ -32,7 +32,7 @@ function drawUnknown(section) {
   }
   section.hidden = !totals().unknown;
   const rows = [...reasons].sort(([, one], [, other]) => other.length - one.length).map(([reason, names]) => [number(names.length), reason, nodeList(reason, names)]);
-  section.querySelector(".list").replaceChildren(rows.length ? table(["Nodes", "Why", "Which"], rows, { label: "Why the state of nodes is unknown", right: [0] }) : el("p.empty", {}, "No node whose state is unknown matches."));
+  section.querySelector(".list").replaceChildren(rows.length ? table(["Nodes", "Why", "Which"], rows, { label: "Why the state of nodes is unknown", right: [0] }) : el("p.empty", {}, "No matching nodes."));
 }
 
 function nodeList(reason, names) {

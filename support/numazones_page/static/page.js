@@ -81,7 +81,7 @@ function drawFragmentation() {
         {},
         el("h3", {}, shape),
         el("div.split", { "aria-hidden": "true" }, el("span.usable", { style: { width: `${(1 - lost) * 100}%` } }), el("span.lost", { style: { width: `${lost * 100}%` } })),
-        el("p", {}, el("strong", {}, `${number(fitting)} more fit`), free ? `; ${percent(lost)} of the ${number(free)} free CPUs are unusable for such pods` : open ? "" : "; no exclusive CPUs are free", open ? `; unknown for ${counted(open, "node")}: the scheduler allocates these devices` : ""),
+        el("p", {}, el("strong", {}, `${number(fitting)} more fit`), free ? `; ${percent(lost)} of the ${number(free)} free CPUs are of no use to such pods` : open ? "" : "; no exclusive CPUs are free", open ? `; unknown for ${counted(open, "node")}: the scheduler allocates these devices` : ""),
       );
     }),
   );
@@ -110,7 +110,7 @@ function drawAccuracy() {
   const known = documents.get("accuracy/");
   const counts = accuracyCounts();
   if (!known) return parts.accuracy.replaceChildren();
-  const words = { right: "came true", race: "wrong: pods came or went meanwhile", stale: "wrong: the NUMAZones were out of date", model: "wrong: error in the model", unknown: "no prediction" };
+  const words = { right: "came true", race: "wrong: pods came or went in the meantime", stale: "wrong: the NUMAZones were out of date", model: "wrong: bug in the model", unknown: "no prediction" };
   const whole = counts ? counts.judged + counts.unknown : 0;
   parts.accuracy.replaceChildren(
     el(

@@ -13,7 +13,7 @@ function drawPlans(section) {
   const matching = ([key, plan]) => found(key, plan.goal, ...plan.moves.map((move) => move.pod), ...plan.placements.map((placed) => placed.pod));
   const ended = sorted("plan").filter(([, plan]) => ENDED.has(plan.phase));
   section.hidden = !all("plan").size;
-  renew(section.querySelector(".cards"), inForce().filter(matching), planCard, inForce().length ? "No plan matches." : "No plan is proposed or running.");
+  renew(section.querySelector(".cards"), inForce().filter(matching), planCard, inForce().length ? "No matching plans." : "No plan is proposed or running.");
   const past = ended.filter(matching);
   section.querySelector(".ended").replaceChildren(...(past.length ? [details("ended plans", `${counted(past.length, "plan")} that ${past.length === 1 ? "has" : "have"} ended`, el("div.cards", {}, past.map(([key, plan]) => planCard(key, plan))))] : []));
 }

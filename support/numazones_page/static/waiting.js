@@ -28,7 +28,7 @@ function drawWaiting(section) {
     reasons.get(reason).push(entry);
   }
   const grouped = stuck.length > FEW;
-  renew(section.querySelector(".cards"), grouped ? [] : stuck, waitingCard, groups.length || grouped ? "" : "No stuck pod matches.");
+  renew(section.querySelector(".cards"), grouped ? [] : stuck, waitingCard, groups.length || grouped ? "" : "No matching pods.");
   section.querySelector(".grouped").replaceChildren(
     ...(grouped ? [...reasons].sort(([, one], [, other]) => other.length - one.length).map(([reason, entries]) => reasonGroup(reason, entries)) : []),
     ...(rejected.length ? [reasonGroup("Rejected pods, which are not retried", rejected)] : []),
@@ -108,7 +108,7 @@ function rejections(key, { rejected }) {
   const more = rejected.count - rejected.pods.length;
   return details(
     `${key} rejected`,
-    `${counted(rejected.count, "pod")} rejected since ${rejected.since}, the latest with ${rejected.reason}`,
+    `${counted(rejected.count, "pod")} rejected since ${rejected.since.replace("T", " ").replace("Z", " UTC")}, the latest with ${rejected.reason}`,
     rejected.message && el("p", {}, rejected.message),
     el("p.names", {}, rejected.pods.join(", ") + (more > 0 ? ` and ${number(more)} more` : "")),
   );
@@ -140,7 +140,7 @@ function reasons(key, group) {
   const summary = [
     evaluated > 0 && `${number(admissible)} of ${counted(evaluated, "node")} would admit it`,
     stale > 0 && `${number(stale)} unknown`,
-    excluded > 0 && `the scheduler rules out ${number(excluded)}${evaluated || stale ? "" : excluded === 1 ? " node" : " nodes, all of them"}`,
+    excluded > 0 && `the scheduler rules out ${evaluated || stale ? number(excluded) : excluded === 1 ? "the only node" : `all ${number(excluded)} nodes`}`,
   ].filter(Boolean).join("; ");
   return details(`${key} reasons`, summary, table(["Nodes", "Decided by", "Why", "Example"], rows, { label: `Why nodes reject ${nameOf(group)}`, right: [0] }));
 }

@@ -78,7 +78,8 @@ async def test_use_that_cannot_be_read_is_unknown() -> None:
         updates.moment += 60
         await updates.rounds(3)
         found = changes(updates.documents, seen)
-        assert found["cluster/"]["note"].endswith("usage unknown: Prometheus does not answer")
+        unknown = "CPU and memory usage is unknown: Prometheus does not answer"
+        assert found["cluster/"]["note"].endswith(unknown)
         assert found["use/node"] is None
 
 

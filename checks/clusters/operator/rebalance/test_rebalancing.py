@@ -714,7 +714,7 @@ async def test_a_stuck_pod_names_the_recommendation_made_for_it(tmp_path: Path) 
         async def says_who_holds_it() -> bool:
             events = await here.client.list(EVENTS, namespace="default")
             impossible = [one["message"] for one in events if one["reason"] == "AdmissionImpossible"]
-            return any(f"held there by {holder}" in one for one in impossible)
+            return any(f"held by {holder}" in one for one in impossible)
 
         await eventually(says_who_holds_it, what=f"an event names {holder}")
         await here.client.delete(REBALANCE_POLICIES, "keep-room")

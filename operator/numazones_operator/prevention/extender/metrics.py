@@ -57,8 +57,8 @@ class ExtenderMetrics:
         )
         self.vetoed = counter(
             "numazones_extender_vetoed_preemptions_total",
-            "Nodes on which preempt allowed no evictions because they would not admit the pod even "
-            "afterwards.",
+            "Nodes ruled out in preempt requests, because they would not admit the pod even after the "
+            "evictions.",
         )
         self.bind_conflicts = counter(
             "numazones_extender_bind_conflicts_total",

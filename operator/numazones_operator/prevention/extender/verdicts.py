@@ -43,7 +43,7 @@ _UNSETTLED = NodeVerdict(
     (
         (
             PODS_LEAVE,
-            "too many pods on this node are being deleted; its state is unknown until some have ended",
+            "too many pods on this node are being deleted; its state is unknown until some of them are gone",
         ),
     ),
     model=None,
