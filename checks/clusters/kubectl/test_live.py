@@ -65,13 +65,34 @@ async def test_digits_and_arrows_turn_between_the_lists() -> None:
         await press(pilot, "2")
         await until(pilot, r"team/trainer +1 +1 +Inadmissible +needs 5")
         await press(pilot, "right")
-        await until(pilot, r"pod team/trainer-2 +0 +1 +1 +found by live +team/web-1")
+        await until(pilot, r"pod team/trainer-2 +0 +1 +1 +not proposed +team/web-1")
         await press(pilot, "right")
         await until(pilot, "there are no events from the operator")
         await press(pilot, "right")
         await until(pilot, "MEMORY")
         await press(pilot, "left", "left", "left")
         await until(pilot, "Inadmissible")
+
+
+async def test_narrow_terminal_shows_every_word_of_a_reason() -> None:
+    app = view()
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await press(pilot, "2")
+        await until(pilot, r"needs 5 [\s\S]*on one\s+NUMA node; at most[\s\S]*worker-1\)")
+        await press(pilot, "3", "a")
+        await until(pilot, r"this is a dump, or[\s\S]*has not been read yet")
+
+
+async def test_keys_group_lines_and_the_header_says_so() -> None:
+    app = view()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, "sorted by node")
+        await press(pilot, "g")
+        await until(pilot, r"grouped, by node[\s\S]*worker-1 +0-1 ")
+        await press(pilot, "2", "g")
+        await until(pilot, r"grouped by reason[\s\S]*1 owner")
+        await press(pilot, "question_mark")
+        await until(pilot, "show these keys")
 
 
 def test_stuck_pods_come_first_and_failed_ones_last() -> None:
@@ -123,8 +144,8 @@ async def test_a_filter_leaves_the_lines_that_have_all_its_words() -> None:
         await press(pilot, "slash", *"worker-2", "enter")
         await until_gone(pilot, "worker-1 ")
         assert "worker-2 " in shown(app)
-        await press(pilot, "slash", *" q")
-        await until(pilot, "no line contains")
+        await press(pilot, "slash", *" q?")
+        await until(pilot, r"no line contains '.* q\?'")
         await press(pilot, "escape")
         await until(pilot, "worker-1 ")
         await press(pilot, "q")
@@ -135,7 +156,7 @@ async def test_zones_are_sorted_by_one_order_after_the_other() -> None:
     app = view()
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "s")
-        await until(pilot, r"by cpu")
+        await until(pilot, r"sorted by cpu")
         await until(pilot, r"^(?:(?!worker)[\s\S])*worker-1 +1 ")
 
 
@@ -171,6 +192,7 @@ async def test_it_follows_the_cluster(tmp_path: Path) -> None:
             await until(pilot, r"worker-1 +0 ")
             await pilot.press("2")
             await until(pilot, "no pods are waiting or rejected")
+            await until(pilot, r"live \d\d:\d\d:\d\d UTC, last change \d+s ago")
             await loop.create_pod("huge", cpu=40)
             await until(pilot, r"default/huge +1 +0 .*Inadmissible +needs 40")
             await loop.client.delete(PODS, "huge", namespace="default")

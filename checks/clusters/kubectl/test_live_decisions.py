@@ -120,7 +120,7 @@ async def test_plans_in_dumps_or_by_others_cannot_be_decided() -> None:
     app = view()
     async with app.run_test(size=(110, 30), notifications=True) as pilot:
         await press(pilot, "3")
-        await until(pilot, "found by live")
+        await until(pilot, "not proposed")
         await press(pilot, "a")
         await until(pilot, "you cannot approve or reject plans here")
 

@@ -19,7 +19,7 @@ _FETCHED = re.compile(r"@font-face \{.*?\}\s*|<!--.*?-->\s*", re.DOTALL)
     [
         ("live-zones", (144, 22), [], r"worker-2 +1 [\s\S]*socket 1"),
         ("live-stuck", (100, 28), ["2", "enter"], "What would help:"),
-        ("live-plans", (100, 10), ["3"], r"found by live +team/web-1 → worker-2"),
+        ("live-plans", (100, 10), ["3"], r"not proposed +team/web-1 → worker-2"),
     ],
 )
 async def test_the_guides_pictures_of_live_are_real(

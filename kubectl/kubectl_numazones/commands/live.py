@@ -1,22 +1,16 @@
 """``live``: zones, stuck pods and plans on a full screen that follows the cluster."""
 
 import sys
+from textwrap import indent
 
 import click
 
+from kubectl_numazones.live.keys import KEYS
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import read, source_options
 from kubectl_numazones.reading.source import Source
 
-_EPILOG = """
-\b
-Keys:
-  1 2 3 4, ← →   NUMA nodes, stuck pods, plans, the operator's events
-  ↑ ↓, enter     select a line; open its details and events
-  a, x           approve or reject the selected plan, or the plan for the selected pod, after confirmation
-  /, g, s        filter by words, group by reason, sort NUMA nodes
-  escape, q      show all lines again, quit
-"""
+_EPILOG = f"\b\nKeys:\n{indent(KEYS, '  ')}"
 
 
 class NoTerminal(BadDump):
@@ -29,7 +23,8 @@ def command(source: Source) -> int:
     """Watch NUMA nodes, stuck pods, plans and events in a full-screen view, or browse a dump (-f).
 
     You can approve and reject plans if you may patch rebalancerecommendations; if you may not, live shows
-    which permission you lack. live changes nothing else in the cluster. Long lists are grouped by reason.
+    which permission you lack. live changes nothing else in the cluster. Long lists are grouped: NUMA nodes
+    by node, stuck pods by reason.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise NoTerminal("live needs a terminal; in a pipe, use top, why or plan")

@@ -28,6 +28,7 @@ from kubectl_numazones.live.cluster_mirror import ClusterMirror
 from kubectl_numazones.live.deciding import decide, is_open
 from kubectl_numazones.live.events import EventSource, events_about, events_in
 from kubectl_numazones.live.head import TABS
+from kubectl_numazones.live.keys import KEYS
 from kubectl_numazones.live.line_table import LineTable
 from kubectl_numazones.live.lines import Line
 from kubectl_numazones.live.listing import EVENTS, PLANS, STUCK, ZONES, ListView, listing
@@ -87,6 +88,7 @@ class Live(App[None]):
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("g", "group", "Group"),
         Binding("s", "sort", "Sort"),
+        Binding("question_mark", "keys", "Keys", key_display="?"),
         Binding("escape", "unfilter", show=False),
         Binding("q", "quit", "Quit"),
         Binding("ctrl+c", "interrupt", show=False, priority=True),
@@ -309,10 +311,13 @@ class Live(App[None]):
 
     def action_group(self) -> None:
         """Have lines with something in common share one, or not."""
-        is_grouped = any(line.groups for line in self._table.lines)
-        self._view.grouped[self._view.tab] = not is_grouped
+        self._view.grouped[self._view.tab] = not self._table.is_grouped
         self._view.group = ""
         self._draw()
+
+    def action_keys(self) -> None:
+        """Show what each key does."""
+        self.push_screen(Details("Keys", lambda: Text(KEYS)))
 
     def action_interrupt(self) -> None:
         """End as Ctrl-C ends programs."""
@@ -356,8 +361,8 @@ class Live(App[None]):
         if not self.is_running:
             return
         columns, found = self._list()
+        self._table.show(columns if found else (), found)
         self._draw_head()
-        self._table.show(columns, found)
         self.screen_stack[0].query_one("#empty", Static).display = not found
         if self.screen is self.screen_stack[0]:
             self.on_data_table_row_highlighted()
@@ -366,7 +371,7 @@ class Live(App[None]):
         """Draw what changes by itself, without any object: what is wrong, and why there are no lines."""
         base = self.screen_stack[0]
         problem = self._problem or self._unreadable
-        title = head.title(self._board, problem, dumped=bool(self._source.files))
+        title = head.title(self._board, problem, None if self._source.files else datetime.now(UTC))
         base.query_one("#title", Static).update(title)
         told = {
             "#forbidden": lines.forbidden(self._forbidden, self.size.width - 2),
@@ -379,7 +384,7 @@ class Live(App[None]):
             line.display = bool(text)
             line.update(Text(visible(text), no_wrap=True, overflow="ellipsis"))
         counts = {} if self._board is None else self._counts(self._board)
-        base.query_one("#tabs", Static).update(head.tabs(self._view, counts))
+        base.query_one("#tabs", Static).update(head.tabs(self._view, counts, grouped=self._table.is_grouped))
         base.query_one("#empty", Static).update(Text(visible(self._reason_for_no_lines())))
 
     def _counts(self, board: Board) -> dict[str, int | None]:

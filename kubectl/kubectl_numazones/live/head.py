@@ -1,26 +1,35 @@
 """The lines above a list of ``live``: which cluster, when, what is wrong, and which lists there are."""
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from rich.text import Text
 
 from kubectl_numazones.live.board import Board
 from kubectl_numazones.live.listing import EVENTS, PLANS, STUCK, ZONES, ListView
 from numazones.apimachinery import timestamp
+from numazones.apimachinery.duration import human_duration
 from numazones.wording import pluralize, visible
 
 TABS = {ZONES: "NUMA nodes", STUCK: "Stuck pods", PLANS: "Plans", EVENTS: "Events"}
 
 
-def title(board: Board | None, problem: str, *, dumped: bool) -> Text:
-    """Say what is seen, as of when, and why it may be behind or cannot be shown."""
+def title(board: Board | None, problem: str, now: datetime | None) -> Text:
+    """Say what is seen, as of when, and why it may be behind or cannot be shown.
+
+    ``now``: None for a dump.
+    """
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append("numazones  ", "bold cyan")
     if board is not None:
         situation = board.seen.situation
         text.append(f"{pluralize(len(situation.cluster.nodes), 'node')}  ")
-        moment = timestamp.format(situation.surroundings.now)
-        text.append(f"dumped {moment}" if dumped else f"live {moment[11:19]}", "dim")
+        seen = situation.surroundings.now
+        if now is None:
+            text.append(f"dumped {timestamp.format(seen)}", "dim")
+        else:
+            age = human_duration((now - seen).total_seconds())
+            text.append(f"live {now:%H:%M:%S} UTC, last change {age} ago", "dim")
         misaligned = sum(map(len, board.misaligned.values()))
         if misaligned:
             text.append(f"  {pluralize(misaligned, 'pod')} not aligned", "yellow")
@@ -31,7 +40,7 @@ def title(board: Board | None, problem: str, *, dumped: bool) -> Text:
     return text
 
 
-def tabs(view: ListView, counts: Mapping[str, int | None]) -> Text:
+def tabs(view: ListView, counts: Mapping[str, int | None], *, grouped: bool) -> Text:
     """Name the lists, with how many lines each has, and what of the chosen one is shown."""
     text = Text(no_wrap=True, overflow="ellipsis")
     for number, (tab, name) in enumerate(TABS.items(), 1):
@@ -39,7 +48,9 @@ def tabs(view: ListView, counts: Mapping[str, int | None]) -> Text:
         style = "bold reverse" if tab == view.tab else "dim"
         text.append(f" {number} {name}{'' if count is None else f' {count}'} ", style).append(" ")
     if view.tab == ZONES:
-        text.append(f"by {view.order}", "dim italic")
+        text.append(f"{'grouped, by' if grouped else 'sorted by'} {view.order}", "dim italic")
+    elif grouped:
+        text.append("grouped by reason", "dim italic")
     if view.group:
         text.append(f" only {visible(view.group, lines=False)} (escape: all)", "italic")
     return text

@@ -318,7 +318,7 @@ def plan_line(item: Planned) -> Line:
         tally_of(item.goal, report.before),
         tally_of(item.goal, report.after),
         report.evictions,
-        Text("found by live", "cyan") if first else Text("none", "dim"),
+        Text("not proposed", "cyan") if first else Text("none", "dim"),
         report.reason if first is None else f"{first.pod.full_name} → {first.target}",
     )
     return Line(item.goal, cells(PLAN_COLUMNS, row), lambda: _plan_details(item.goal, report))

@@ -22,5 +22,5 @@ Details VerticalScroll, Confirm VerticalScroll {
     border-title-color: $text; border-title-style: bold;
 }
 Confirm VerticalScroll { height: auto; max-height: 92%; }
-Toast { width: auto; max-width: 100; }
+Toast { width: auto; max-width: 96%; }
 """
