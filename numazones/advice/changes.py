@@ -12,16 +12,17 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import Annotated, ClassVar
 
-from numazones.advice.other_requests import (
+from numazones.apimachinery.resources import CPU, is_memory
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.other_requests import (
     amount_in_words,
     amount_with_resource,
     managed_amounts,
     round_down,
+    whole_cores,
     with_requests,
 )
-from numazones.apimachinery.resources import CPU, is_memory
-from numazones.cluster import scheduling
-from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.pod_kind import ALIGNMENT
 from numazones.cluster.scheduling import Lack
 from numazones.cluster.unblocked_node import unblocked
@@ -81,6 +82,10 @@ class ChangeCost(IntEnum):
     """Removal of a pod that no plan moves."""
 
 
+_CHEAP_ENOUGH = {ChangeCost.MISSPELLED, ChangeCost.ROUNDING, ChangeCost.MOVE, ChangeCost.REMOVAL}
+"""Changes next to which no pod is named that no plan moves."""
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     """A change after which the pod would be admitted."""
@@ -132,9 +137,9 @@ def advise_on(pod: ClusterPod, node: ClusterNode, around: NodeContext | None = N
 
 
 def in_order(found: Iterable[Advice]) -> tuple[Advice, ...]:
-    """Sort by what a change costs; what no plan moves is left out where something else makes room."""
+    """Sort by what a change costs; what no plan moves is left out where something cheap helps."""
     listed = sorted(found, key=lambda item: (item.cost, item.loss))
-    if any(item.cost in {ChangeCost.MOVE, ChangeCost.REMOVAL} for item in listed):
+    if any(item.cost in _CHEAP_ENOUGH for item in listed):
         listed = [item for item in listed if item.cost is not ChangeCost.PROTECTED]
     return tuple(listed)
 
@@ -190,16 +195,20 @@ def _other_requests(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
     state = node.state
     if state is None or pod.admission is None:
         return
+    rounding = tuple(_whole_cores(pod, node, state))
+    yield from rounding
     lacks = {lack.resource: lack for lack in scheduling.lacks(pod.requests, node)}
     decision = _decision(state, pod.admission)
     explanation = None if decision is None or decision.admitted else explain(decision)
     only = None if explanation is None or lacks else explanation.rejected_container
-    found = False
+    found = bool(rounding)
     demands = state.kubelet.reading(pod.admission).demands
     for container, demand in zip(pod.admission.containers, demands, strict=True):
         if only not in {None, "", container.name}:
             continue
         for resource, amount in managed_amounts(demand):
+            if rounding and resource == CPU:
+                continue
             lack = lacks.get(resource)
             if lack is not None and lack.instead:
                 yield from _meant(pod, node, container.name, lack)
@@ -211,6 +220,18 @@ def _other_requests(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
                     break
     if not found and explanation is not None and not lacks:
         yield from _several_smaller(pod, node, state, explanation)
+
+
+def _whole_cores(pod: ClusterPod, node: ClusterNode, state: Node) -> Iterator[Advice]:
+    """Yield the next whole cores for all containers that request a part of one, if the pod runs with them."""
+    if pod.admission is None:
+        return
+    changed, changes = pod, []
+    for container, asked, cpus in whole_cores(pod.admission, state):
+        changed = with_requests(changed, state, container, {CPU: cpus})
+        changes.append(_other_amount(CPU, cpus, asked, container))
+    if changes and _runs(changed, node):
+        yield Advice(Change.REQUEST, ChangeCost.ROUNDING, node.name, f"request {' and '.join(changes)}")
 
 
 def _meant(pod: ClusterPod, node: ClusterNode, container: str, lack: Lack) -> Iterator[Advice]:
@@ -244,7 +265,7 @@ def _several_smaller(
 def _candidates(
     node: ClusterNode, state: Node, resource: str, amount: int, lack: Lack | None
 ) -> Iterator[int]:
-    """Yield amounts worth trying, the best first: the next whole cores, then all smaller amounts."""
+    """Yield smaller amounts worth trying, the largest first."""
     most = amount - 1 if lack is None else lack.free // (_MILLI if resource == CPU else 1)
     if is_memory(resource):
         left = node.allocatable.get(resource, 0) - node.requested.get(resource, 0)
@@ -252,23 +273,20 @@ def _candidates(
         free.add(round_down(resource, most))
         yield from sorted((size for size in free if 0 < size < amount), reverse=True)
         return
-    if resource == CPU and state.kubelet.cpus.full_cores_only:
-        per_core = state.kubelet.cpus.topology.cpus_per_core
-        if amount % per_core:
-            yield amount + per_core - amount % per_core
     yield from range(min(most, amount - 1), 0, -1)
 
 
 def _request_advice(
     node: ClusterNode, container: Container, resource: str, amount: int, before: int
 ) -> Advice:
-    instead = f"instead of {amount_in_words(resource, before)} in container {container.name}"
-    sentence = f"request {amount_with_resource(resource, amount)} {instead}"
-    if amount > before:
-        cost = ChangeCost.ROUNDING
-    else:
-        cost = ChangeCost.LITTLE_LESS if before - amount <= _LITTLE * before else ChangeCost.MUCH_LESS
-    return Advice(Change.REQUEST, cost, node.name, sentence, max(0.0, 1 - amount / before))
+    sentence = f"request {_other_amount(resource, amount, before, container.name)}"
+    cost = ChangeCost.LITTLE_LESS if before - amount <= _LITTLE * before else ChangeCost.MUCH_LESS
+    return Advice(Change.REQUEST, cost, node.name, sentence, 1 - amount / before)
+
+
+def _other_amount(resource: str, amount: int, before: int, container: str) -> str:
+    instead = f"instead of {amount_in_words(resource, before)} in container {container}"
+    return f"{amount_with_resource(resource, amount)} {instead}"
 
 
 # Who else is there

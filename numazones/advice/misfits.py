@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from numazones.advice.other_requests import (
+from numazones.apimachinery.resources import CPU, MEMORY, is_memory
+from numazones.cluster.other_requests import (
     amount_in_words,
     amount_with_resource,
     managed_amounts,
     with_request,
 )
-from numazones.apimachinery.resources import CPU, MEMORY, is_memory
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.config import POLICY_NONE, SCOPE_POD

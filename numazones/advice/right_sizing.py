@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from numazones.advice.other_requests import with_requests
 from numazones.apimachinery.answer import Named
 from numazones.apimachinery.resources import CPU
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.other_requests import with_requests
 from numazones.cluster.usage import MeasuredUse
 from numazones.kubelet.demand import ContainerKind
 from numazones.placement.fragmentation import Shape

@@ -1,5 +1,6 @@
 """Kinds of pods: what verdicts depend on, so that thousands of pods of few templates are asked about once."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -87,6 +88,12 @@ class PodKind:
         )
         return replace(self, claimed=claimed, read=read)
 
+    def requesting(self, admission: Pod, requests: Mapping[str, int]) -> "PodKind":
+        """Return the kind of a pod that differs only in its requests; ``requests``: the scheduler's sums."""
+        return replace(
+            self, admission=admission, requests=tuple(sorted(requests.items())), needs=_needs(admission)
+        )
+
     @classmethod
     def of(cls, pod: ClusterPod, *, by_namespace: bool = False, allocated: bool = False) -> "PodKind | None":
         """Return the kind of a pod, or None if the pod cannot be read.
@@ -102,19 +109,23 @@ class PodKind:
             admission,
             pod.constraints,
             tuple(sorted(pod.requests.items())),
-            (
-                admission.containers,
-                admission.resources,
-                admission.qos_class,
-                dict(admission.labels).get(OS_LABEL),
-                admission.claimed_resources,
-            ),
+            _needs(admission),
             _marks(admission, by_namespace=by_namespace),
             claims=pod.resource_claims,
             allocated=allocated,
             claimed=() if allocated else pod.claims,
             alignment=pod.annotations.get(ALIGNMENT, ""),
         )
+
+
+def _needs(admission: Pod) -> tuple[Any, ...]:
+    return (
+        admission.containers,
+        admission.resources,
+        admission.qos_class,
+        dict(admission.labels).get(OS_LABEL),
+        admission.claimed_resources,
+    )
 
 
 def _marks(pod: Pod, *, by_namespace: bool) -> tuple[Any, ...]:

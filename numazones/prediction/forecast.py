@@ -19,6 +19,7 @@ from numazones.api.prediction import Candidate, NodeCounts, Reason
 from numazones.apimachinery.resources import CPU, figures, is_memory
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import UNDECIDED, Cluster, ClusterNode, ClusterPod, why_undecided
+from numazones.cluster.other_requests import recounted, whole_cores, with_request
 from numazones.cluster.pod_kind import PodKind, newcomer, relevant
 from numazones.errors import NumazonesError, expect
 from numazones.kubelet.constraints import Constraints
@@ -26,6 +27,7 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import operating_system
 from numazones.kubelet.node_info import PodInfo
 from numazones.kubelet.pod import Pod
+from numazones.kubelet.rejection import SMT_ALIGNMENT
 from numazones.kubelet.shortfall import name_numas
 from numazones.object_faults import About, NodeName
 from numazones.placement import Decision, Placement, Unknown
@@ -367,6 +369,8 @@ class Forecast:
         """What decides alike on empty nodes → the rejection there, or None."""
         self._excluded: dict[str, ClusterNode] = {}
         """The nodes that the scheduler passes over, which placements have not been asked of."""
+        self._rounded: dict[Hashable, Forecast] = {}
+        """CPUs rounded up to whole cores → the forecast for that; it keeps no nodes."""
         self._rejecting: dict[str, ClusterNode] = {}
         """The nodes whose placements reject the pod."""
 
@@ -381,6 +385,11 @@ class Forecast:
         for node in nodes:
             changed |= self._file(node.name, self._ask(node))
         return changed
+
+    def would_admit(self, node: ClusterNode) -> bool:
+        """Return whether scheduler and placement would take the pod; the verdict is not kept."""
+        excluded = _exclusion(self.kind.constraints, self._requests, node)
+        return excluded is None and self._decide(node).standing is NodeAnswer.ADMITS
 
     def leave_open(self, name: str, problem: str) -> bool:
         """File that something raises about a node, so that it gets no pod; return whether that is news."""
@@ -440,7 +449,7 @@ class Forecast:
             else self._named(ranked[:candidates])
             if ranked
             else self._best(candidates),
-            possible=verdict != INADMISSIBLE or found[0].possible,
+            possible=verdict != INADMISSIBLE or headline.possible(found),
             doubts=self._doubts(),
         )
 
@@ -469,10 +478,29 @@ class Forecast:
             verdict = self._decide(node)
             if verdict.rejection is not None:
                 self._rejecting[node.name] = node
+                if verdict.obstacles[0][0] == SMT_ALIGNMENT and self._admits_in_whole_cores(node):
+                    return replace(verdict, in_whole_cores=True)
             return verdict
         self._excluded[node.name] = node
         hopeless = self._rejection_when_empty(node)
         return excluded if hopeless is None else replace(excluded, hopeless=hopeless, possible=False)
+
+    def _admits_in_whole_cores(self, node: ClusterNode) -> bool:
+        """Return whether scheduler and kubelet would take the pod with its CPUs rounded up to whole cores."""
+        placement = deciding(self.kind.constraints, node)
+        state = None if isinstance(placement, Unknown) else placement.kubelet
+        rounded = () if state is None else whole_cores(self._pod, state)
+        if state is None or not rounded:
+            return False
+        key = (state.config.pod_level, *rounded)
+        forecast = self._rounded.get(key)
+        if forecast is None:
+            after = self.kind.admission
+            for container, _, cpus in rounded:
+                after = with_request(after, container, CPU, cpus)
+            requests = recounted(self._requests, self.kind.admission, after, state.config)
+            forecast = self._rounded[key] = Forecast(self.kind.requesting(after, requests))
+        return forecast.would_admit(node)
 
     def _decide(self, node: ClusterNode) -> NodeVerdict:
         """Ask the placement of a node, whatever the scheduler says."""

@@ -4,15 +4,16 @@ Several things keep a pod from several nodes, and people can change one at a tim
 has to change for the pod to run: a reason that holds on every node; otherwise that of the nodes which come
 nearest. Nodes that are closed to the pod by a cordon or a taint, or that it does not select, come last, for
 fences are there on purpose: a control plane would often take a pod that its workers cannot. Of the others, a
-node that could take the pod if others left is nearer than one that never could, and one that the scheduler
-may choose nearer than one that lacks amounts. After that, the fewer things are in the way the better, and
-what keeps the pod from more nodes counts more.
+node that would admit the pod now with its CPUs rounded up to whole cores is the nearest. One that could take
+the pod if others left is nearer than one that never could, and one that the scheduler may choose nearer than
+one that lacks amounts. After that, the fewer things are in the way the better, and what keeps the pod from
+more nodes counts more.
 
 Every node counts once, for one reason: the reason that all have in common, else the highest fence. The
 sentence about a reason names everything that is in the way on its nearest node.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,11 +23,13 @@ from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeA
 
 Key = tuple[str, str, str | None]
 """(source, reason, model)"""
-Nearness = tuple[bool, bool, int, int, float]
+Nearness = tuple[bool, int, int, int, float]
 """Sort key of nodes that do not take a pod, the nearest first."""
 Preference = tuple[bool, int, int, int]
 """Sort key of nodes that would admit a pod, the best first."""
 
+_ROUNDING, _POSSIBLE, _IMPOSSIBLE = range(3)
+"""How a node could take the pod: with CPUs in whole cores, if other pods left, or not at all."""
 _REJECTED, _UNKNOWN, _LACKING, _CLOSED, _NOT_SELECTED = range(5)
 """How far a node is from taking the pod, by what stands in its way."""
 _FENCES = {
@@ -81,8 +84,9 @@ class ReasonGroup:
 
     @property
     def possible(self) -> bool:
-        """Return whether one of the nodes could take the pod if others left."""
-        return not self.nearness[1]
+        """Return whether one of the nearest could take the pod if others left."""
+        closed = self.nearness[0]
+        return any(one.verdict.possible for one in self.alike if one.nearness[0] == closed)
 
     @property
     def fenced(self) -> bool:
@@ -102,7 +106,8 @@ class ReasonGroup:
 def nearness(verdict: NodeVerdict) -> Nearness:
     """Return what nodes that do not take a pod are sorted by, the nearest first."""
     distance = max(map(_distance, _keys(verdict)), default=0)
-    return (distance >= _CLOSED, not verdict.possible, distance, len(verdict.obstacles), -verdict.closeness)
+    after = _ROUNDING if verdict.in_whole_cores else _POSSIBLE if verdict.possible else _IMPOSSIBLE
+    return (distance >= _CLOSED, after, distance, len(verdict.obstacles), -verdict.closeness)
 
 
 def _named_first(verdict: NodeVerdict) -> Nearness:
@@ -111,8 +116,8 @@ def _named_first(verdict: NodeVerdict) -> Nearness:
     A sentence about what the scheduler lacks names the node with the most of it free, whatever its kubelet
     would say: that is what the amounts are about, and where a smaller request fits first.
     """
-    closed, impossible, distance, obstacles, gap = nearness(verdict)
-    return (closed, impossible and not verdict.lacks, distance, obstacles, gap)
+    closed, after, distance, obstacles, gap = nearness(verdict)
+    return (closed, min(after, _POSSIBLE) if verdict.lacks else after, distance, obstacles, gap)
 
 
 def groups(nodes: Collection[SameVerdict], *, unknown_first: bool) -> list[ReasonGroup]:
@@ -140,6 +145,11 @@ def groups(nodes: Collection[SameVerdict], *, unknown_first: bool) -> list[Reaso
         return (*order, source != SOURCE, source, reason, model or "")
 
     return sorted(found.values(), key=importance)
+
+
+def possible(found: Sequence[ReasonGroup]) -> bool:
+    """Return whether a node could take the pod if others left, of those as open to it as the headline's."""
+    return any(group.possible for group in found if group.nearness[0] == found[0].nearness[0])
 
 
 def _common(nodes: Iterable[SameVerdict]) -> set[Key]:

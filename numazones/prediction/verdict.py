@@ -59,6 +59,8 @@ class NodeVerdict:
     """The rejection by the same node without any pod; None: there is none, or it is not known."""
     possible: bool = True
     """True if the node would have what the pod asks for if no other pod were there."""
+    in_whole_cores: bool = False
+    """True if the node would admit the pod with its CPUs rounded up to whole cores."""
     by_amounts: bool = field(default=False, compare=False, repr=False)
     """Whether all nodes with the same amounts say the same (``kubelet.amounts``)."""
     doubts: tuple[str, ...] = ()

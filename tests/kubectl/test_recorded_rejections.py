@@ -626,23 +626,26 @@ class Reader:
         assert setting or form, text
         said, name = ("", setting[3]) if setting else (form[1], form[2]) if form else ("", "")
         state, moment = self.states[name], self.moments[name]
-        ask = re.fullmatch(r"request (.*?)(?: instead of (\S+))? in container (\S+)", said)
+        wanted = r"(?:request| and) (.*?)(?: instead of (\S+))? in container (\S+)"
+        asks = list(re.finditer(wanted, said)) if said.startswith("request ") else []
         move = re.fullmatch(
             r"(?:move|remove) (\S+?)(?:, which holds (\S+) (\S+?))?(?:,? to (\S+)| \(no [^\d]*\))", said
         )
         pod = self.pod
-        if ask:
+        if asks:
+            assert "".join(ask[0] for ask in asks) == said
             body = deepcopy(self.body)
-            (part,) = [one for one in raw_cluster.containers(body) if one["name"] == ask[3]]
-            for wish in ask[1].split(" and "):
-                figure, noun = wish.split(" ", 1)
-                resource = "cpu" if noun in {"CPU", "CPUs"} else noun
-                if ask[2]:
-                    self.true(ask[2], amount(part["resources"]["limits"][resource]), text)
-                for asked in part["resources"].values():
-                    if resource in asked:
-                        asked[resource] = figure
-                self.figures += 1
+            for ask in asks:
+                (part,) = [one for one in raw_cluster.containers(body) if one["name"] == ask[3]]
+                for wish in ask[1].split(" and "):
+                    figure, noun = wish.split(" ", 1)
+                    resource = "cpu" if noun in {"CPU", "CPUs"} else noun
+                    if ask[2]:
+                        self.true(ask[2], amount(part["resources"]["limits"][resource]), text)
+                    for asked in part["resources"].values():
+                        if resource in asked:
+                            asked[resource] = figure
+                    self.figures += 1
             pod = Pod.from_manifest({**body, "metadata": {**body["metadata"], "uid": "newcomer"}})
         elif move:
             (uid,) = [uid for uid, one in moment.shares.items() if one.name == move[1]]

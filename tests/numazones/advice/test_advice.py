@@ -274,7 +274,7 @@ def worker_of(node: Node, pods: Mapping[str, Pod]) -> ClusterNode:
     return ClusterNode("worker", allocatable=allocatable).with_pods(there).with_state(node)
 
 
-ASK = re.compile(r"request (?P<wishes>.+?)(?: instead of \S+)? in container (?P<container>\S+)")
+ASK = re.compile(r"(?:request| and) (?P<wishes>.+?)(?: instead of \S+)? in container (?P<container>\S+)")
 REMOVE = re.compile(r"remove team/(?P<uid>[^ ,]+)(?:, which holds .+)? \(no node would then admit .+\)")
 BACK = re.compile(
     r"move team/(?P<uid>[^ ,]+)(?:, which holds .+,)? within worker "
@@ -291,15 +291,17 @@ def admitted_after(
     pods: Mapping[str, Pod],
 ) -> bool:
     """Do what a piece of advice says to the pod as it was written, or to the node, and ask the kubelet."""
-    if asked := ASK.fullmatch(item.sentence):
+    if item.change is Change.REQUEST:
+        assert not ASK.sub("", item.sentence)
         changed = deepcopy(dict(body))
         parts = (*changed["spec"].get("initContainers", ()), *changed["spec"]["containers"])
-        (container,) = (part for part in parts if part["name"] == asked["container"])
-        for wish in asked["wishes"].split(" and "):
-            figure, noun = wish.split(" ")
-            resource = "cpu" if noun in {"CPU", "CPUs"} else noun
-            for amounts in container["resources"].values():
-                amounts[resource] = figure
+        for asked in ASK.finditer(item.sentence):
+            (container,) = (part for part in parts if part["name"] == asked["container"])
+            for wish in asked["wishes"].split(" and "):
+                figure, noun = wish.split(" ")
+                resource = "cpu" if noun in {"CPU", "CPUs"} else noun
+                for amounts in container["resources"].values():
+                    amounts[resource] = figure
         return admit(node, Pod.from_api(changed)).admitted
     pod = Pod.from_api(body)
     if removed := REMOVE.fullmatch(item.sentence):

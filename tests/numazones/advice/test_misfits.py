@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numazones.advice.misfits import misfits, shape_of, stranded_zones, unpinned_containers, without_pods
-from numazones.advice.other_requests import with_request
+from numazones.cluster.other_requests import with_request
 from numazones.kubelet.admission import admit
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.node import Node

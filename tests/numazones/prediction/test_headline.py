@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numazones.advice.changes import advise_on
 from numazones.advice.helpful_changes import nodes_looked_at
 from numazones.apimachinery.taints import Taint, Toleration
 from numazones.cluster import scheduling
@@ -187,6 +188,30 @@ def test_headline_and_advice_begin_with_the_same_node() -> None:
     said = forecast.prediction()
     assert said.sentence == "No node has 18 CPUs free. Closest: roomy (16 free)"
     assert next(nodes_looked_at(said, forecast)) == "roomy"
+
+
+@pytest.mark.parametrize(
+    ("free", "closest", "advice"),
+    [
+        pytest.param(10, "odd", "request 10 CPUs instead of 9 in container main (odd)", id="a core is free"),
+        pytest.param(9, "worker-1", "request 2 CPUs instead of 9 in container main (worker-1)", id="none is"),
+    ],
+)
+def test_node_is_closest_if_only_whole_cores_are_missing(free: int, closest: str, advice: str) -> None:
+    """However many nodes lack CPUs, and though ``odd`` rejects 9 CPUs even when it is empty."""
+    whole_cores = node_state(policy="best-effort", cpuManagerPolicyOptions={"full-pcpus-only": "true"})
+    odd = replace(node("odd"), requested={"cpu": 1000 * (30 - free)}).with_state(whole_cores)
+    cluster = {one.name: one for one in (odd, *nodes("busy", "busy", "busy"))}
+    wanted = pod("p", cpu=9)
+    kind = PodKind.of(wanted)
+    assert kind is not None
+    forecast = Forecast(kind)
+    forecast.renew(cluster.values())
+    said = forecast.prediction()
+    assert said.possible
+    assert said.reasons[0].node == closest
+    first = next(nodes_looked_at(said, forecast))
+    assert advise_on(wanted, cluster[first])[0].line == advice
 
 
 def test_numa_nodes_with_half_the_request_each_are_not_close() -> None:

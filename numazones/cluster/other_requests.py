@@ -6,6 +6,7 @@ from dataclasses import replace
 from numazones.apimachinery import quantity
 from numazones.apimachinery.resources import CPU, MEMORY, STORAGE, is_memory
 from numazones.cluster.cluster import ClusterPod
+from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.demand import Demand
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import counted_requests
@@ -41,12 +42,31 @@ def with_requests(
         changed = with_request(changed, container, resource, amount)
     for old, new in (names or {}).items():
         changed = _with_name(changed, container, old, new)
-    before, after = (counted_requests(item, state.config) for item in (pod.admission, changed))
-    requests = {
-        name: pod.requests.get(name, 0) + after.get(name, 0) - before.get(name, 0)
-        for name in {**pod.requests, **after}
-    }
+    requests = recounted(pod.requests, pod.admission, changed, state.config)
     return replace(pod, admission=changed, requests=requests)
+
+
+def recounted(
+    requests: Mapping[str, int], before: Pod, after: Pod, config: KubeletConfiguration
+) -> dict[str, int]:
+    """Return what the scheduler counts for a pod after a change of its requests."""
+    old, new = (counted_requests(pod, config) for pod in (before, after))
+    return {name: requests.get(name, 0) + new.get(name, 0) - old.get(name, 0) for name in {**requests, **new}}
+
+
+def whole_cores(pod: Pod, state: Node) -> tuple[tuple[str, int, int], ...]:
+    """Return (container, CPUs, CPUs in the next whole cores) where only whole cores are assigned.
+
+    Left out are containers that request whole cores.
+    """
+    manager = state.kubelet.cpus
+    per_core = manager.topology.cpus_per_core if manager.full_cores_only else 1
+    demands = state.kubelet.reading(pod).demands
+    return tuple(
+        (container.name, demand.cpus, demand.cpus + -demand.cpus % per_core)
+        for container, demand in zip(pod.containers, demands, strict=True)
+        if demand.cpus % per_core
+    )
 
 
 def with_request(pod: Pod, container: str, resource: str, amount: int) -> Pod:
