@@ -224,6 +224,19 @@ def test_the_word_at_the_top_is_red_or_green(guide: str, tmp_path: Path, open_pa
         expect(page.locator(part)).to_be_hidden()
 
 
+def test_nothing_is_counted_while_the_cluster_is_read(tmp_path: Path, open_page: Open) -> None:
+    page = open_page(report_of(guide_cluster(), tmp_path))
+    expect(page.locator("#zones")).to_be_visible()
+    report = tmp_path / "report.html"
+    read, being_read = '"reading":false', '"reading":true'
+    assert report.read_text().count(read) == 1
+    report.write_text(report.read_text().replace(read, being_read))
+    page.reload()
+    expect(page.locator(".word")).to_have_text("Reading the cluster")
+    for place in ("a.figure", "#zones", "#fragmentation"):
+        expect(page.locator(place)).to_be_hidden()
+
+
 def test_figures_lead_to_what_they_count(tmp_path: Path, open_page: Open) -> None:
     items = [item for item in fleet() if item["metadata"]["name"] != "node-2-numa-1"]
     page = open_page(report_of(items, tmp_path))
@@ -302,7 +315,7 @@ def test_many_waiting_pods_are_grouped_by_reason_and_searchable(tmp_path: Path, 
     page = open_page(report_of(dump(20, waiting=40), tmp_path, "--no-plans"))
     groups = page.locator("#waiting .group")
     expect(groups.first.locator("h3")).to_have_text(
-        re.compile("Insufficient cpu [0-9]+ pods of [0-9]+ owners")
+        re.compile("Insufficient cpu: [0-9]+ pods of [0-9]+ owners")
     )
     expect(groups.first.locator(".row")).to_have_count(5)
     groups.first.get_by_role("button", name="more").click()

@@ -25,6 +25,7 @@ function take(changes) {
 
 const all = (kind) => kinds.get(kind) || new Map();
 const sorted = (kind) => [...all(kind)].sort(([one], [other]) => natural(one, other));
+const isReading = () => !documents.has("cluster/") || Boolean(cluster().reading);
 const cluster = () => documents.get("cluster/") || { source: "", shapes: [], generated: "", version: "", note: "", doubts: [] };
 
 // "1-3,8" as numbers.

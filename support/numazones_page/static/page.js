@@ -32,7 +32,7 @@ function overview() {
 // The word at the top: what hurts, or that nothing does. It is said aloud when it changes.
 function drawWord() {
   const { stuck, headline, details: says } = podCounts();
-  const reading = !documents.has("cluster/") || cluster().reading;
+  const reading = isReading();
   const [tone, word] = reading ? ["unsure", "Reading the cluster"] : [stuck ? "alert" : "good", headline];
   parts.hero.className = `hero ${tone}`;
   if (parts.word.textContent !== word) parts.word.replaceChildren(stuck && !reading ? el("a", { href: "#waiting", "data-key": "word" }, word) : word);
@@ -41,6 +41,10 @@ function drawWord() {
 
 // Figures, each a link to what it counts.
 function drawFigures() {
+  // What is not known yet is not counted as none.
+  const reading = isReading();
+  for (const part of [parts.heat, parts.rest]) part.hidden = reading;
+  if (reading) return parts.figures.replaceChildren();
   const sum = totals();
   const plans = inForce();
   const figure = (place, value, label, more, tone) => el(`a.figure${tone ? `.${tone}` : ""}`, { href: `#${place}`, "data-key": `figure-${place}-${label}` }, el("span.value", {}, value), el("span.label", {}, label), more);

@@ -31,8 +31,8 @@ function drawWaiting(section) {
   renew(section.querySelector(".cards"), grouped ? [] : stuck, waitingCard, groups.length || grouped ? "" : "No matching pods.");
   section.querySelector(".grouped").replaceChildren(
     ...(grouped ? [...reasons].sort(([, one], [, other]) => other.length - one.length).map(([reason, entries]) => reasonGroup(reason, entries)) : []),
-    ...(rejected.length ? [reasonGroup("Rejected pods, which are not retried", rejected)] : []),
-    ...(fitting.length ? [reasonGroup("Not stuck: pods that fit and are about to get a node", fitting)] : []),
+    ...(rejected.length ? [reasonGroup("Rejected and not retried", rejected)] : []),
+    ...(fitting.length ? [reasonGroup("Not stuck, about to get a node", fitting)] : []),
   );
 }
 
@@ -44,7 +44,7 @@ function reasonGroup(reason, entries) {
   return el(
     "section.group",
     { "aria-label": reason },
-    el("h3", {}, reason, el("span.times", {}, ` ${counted(podsIn(entries.map(([, group]) => group)), "pod")}${entries.length > 1 ? ` of ${counted(entries.length, "owner")}` : ""}`)),
+    el("h3", {}, reason, el("span.times", {}, `: ${counted(podsIn(entries.map(([, group]) => group)), "pod")}${entries.length > 1 ? ` of ${counted(entries.length, "owner")}` : ""}`)),
     shown.map(([key, group]) => waitingRow(key, group)),
     (rest > 0 || opened.get(limit)) &&
       el("button.more", { type: "button", "data-key": limit, onclick: () => { opened.set(limit, rest > 0); drawWaiting(parts.waiting); } }, rest > 0 ? `Show ${number(rest)} more` : "Show fewer"),
@@ -138,7 +138,7 @@ function reasons(key, group) {
   const { admissible, evaluated, unknown: stale, excluded } = group.nodes;
   const rows = group.reasons.map((reason) => [number(reason.nodes), reason.source, why(reason), reason.example ? nodeAnchor(reason.example) : ""]);
   const summary = [
-    evaluated > 0 && `${number(admissible)} of ${counted(evaluated, "node")} would admit it`,
+    evaluated > 0 && (evaluated === 1 ? `the only node considered would ${admissible ? "" : "not "}admit it` : `${number(admissible)} of ${counted(evaluated, "node")} would admit it`),
     stale > 0 && `${number(stale)} unknown`,
     excluded > 0 && `the scheduler rules out ${evaluated || stale ? number(excluded) : excluded === 1 ? "the only node" : `all ${number(excluded)} nodes`}`,
   ].filter(Boolean).join("; ");
