@@ -564,7 +564,7 @@ REBALANCE_RECOMMENDATION = ResourceType(
     columns=(
         PrinterColumn("Goal", ".spec.goal", "What the plan is for"),
         PrinterColumn("Moves", ".spec.disruption.evictions", "Pods to move", type="integer"),
-        PrinterColumn("Evictions", ".status.evictions", "Evictions made", type="integer"),
+        PrinterColumn("Evicted", ".status.evictions", "Pods evicted so far", type="integer"),
         PrinterColumn("Gain", ".spec.gain.total", "How much the goal gains", type="integer"),
         PrinterColumn("Phase", ".status.phase", "Current phase"),
         PrinterColumn("Age", ".metadata.creationTimestamp", "Time since it was made", type="date"),

@@ -187,6 +187,7 @@ class _Planning:
         spared = ""
         if self._spared:
             spared = f"; not moved: {pluralize(self._spared, 'pod')} more important than the pending pod"
+        spared += self._cooling()
         if not self._movable:
             return f"no pod may be moved{spared}"
         within = pluralize(self._policy.max_evictions, "eviction")
@@ -198,6 +199,17 @@ class _Planning:
             else ""
         )
         return f"no plan was found within {within}{late}{besides}{spared}"
+
+    def _cooling(self) -> str:
+        """Say how many pods stay, and until when, because a pod of the same owner was moved recently."""
+        now, history = self._situation.surroundings.now, self._situation.history
+        pods = (pod for node in self._situation.cluster.nodes.values() for pod in node.pods.values())
+        ends = [history.cooling_until(pod, self._policy.cooldown) for pod in pods if history.moved]
+        later = [end for end in ends if end is not None and now < end]
+        if not later:
+            return ""
+        verb = "stays" if len(later) == 1 else "stay"
+        return f"; {pluralize(len(later), 'pod')} {verb}: cooldown until {timestamp.format(max(later))}"
 
     def _forget_moves(self) -> None:
         """Let go of what the last search has tried, node by node.

@@ -86,7 +86,10 @@ def test_the_same_move_again_is_suppressed_by_the_cooldown(build: Any, broken: C
     moved = first.moves[0]
     history = MoveHistory().after_move(moved.pod, moved.node, build.now - timedelta(minutes=59))
     again = plan(goal, replace(situation, history=history), policy, expired=never)
-    assert (again.plan, again.reason) == (None, "no plan was found within 5 evictions")
+    assert (again.plan, again.reason) == (
+        None,
+        "no plan was found within 5 evictions; 1 pod stays: cooldown until 2026-01-31T12:01:00Z",
+    )
     objections = why_not(moved.pod, replace(situation, history=history), policy)
     (objection,) = objections
     assert objection.message == (

@@ -1062,7 +1062,7 @@ async def test_plan_runs_on_real_api_server_with_manifests_rights(
             done = await here.reach("Succeeded")
             assert done["status"]["realized"] == 1
             table = real_apiserver.kubectl("get", "rebalancerecommendations", "-o", "wide")
-            assert table.split("\n")[0].split()[:6] == ["NAME", "GOAL", "MOVES", "EVICTIONS", "GAIN", "PHASE"]
+            assert table.split("\n")[0].split()[:6] == ["NAME", "GOAL", "MOVES", "EVICTED", "GAIN", "PHASE"]
         finally:
             operator.stop()
             await ended
