@@ -9,6 +9,7 @@ with the exit code that shells expect.
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 from typing import Any, NamedTuple
@@ -31,6 +32,8 @@ PROGRAM = "kubectl-numazones"
 _ERROR = 2
 _INTERRUPTED = 128 + signal.SIGINT
 _STDOUT = 1
+_NO_INTEGER = re.compile("is not a valid integer( range)?")
+"""Click's words for a number that is not whole, with the name of its type."""
 
 
 class _Command(NamedTuple):
@@ -165,7 +168,8 @@ def _show(error: click.ClickException) -> None:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return
-    click.echo(f"error: {visible(error.format_message())}", err=True)
+    message = _NO_INTEGER.sub("is not a whole number", error.format_message())
+    click.echo(f"error: {visible(message)}", err=True)
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(f"see: {error.ctx.command_path} --help", err=True)
 

@@ -28,6 +28,7 @@ _SURELY_STORED = _MAX_DIGITS - 2
 _TEXT = re.compile(r"([+-]?)([0-9]{0,60})(?:\.([0-9]{0,60}))?([A-Za-z]*|[eE][+-]?[0-9]{1,9})")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BYTES = re.compile(r"([0-9.]{1,40}) ?([kKMGTPE])(i?)[bB]")
 _DECIMAL_UNITS = {exponent: unit for unit, exponent in _DECIMAL.items()}
 _MAX_DECIMAL_EXPONENT = 18
 _UNIT = 1024
@@ -156,7 +157,19 @@ def _parse_text(text: str) -> Quantity:
         exponent = int(suffix[1:])
         if -_MAX_EXPONENT <= exponent <= _MAX_EXPONENT + 1 - len(whole):
             return replace(_decimal(sign, whole, fraction, exponent, with_exponent=True), exponent=True)
-    raise InvalidQuantity(f"{text!r:.100} is not a Kubernetes quantity: unknown unit {suffix!r:.20}")
+    raise InvalidQuantity(
+        f"{text!r:.100} is not a Kubernetes quantity: unknown unit {suffix!r:.20}{unit_meant(text)}"
+    )
+
+
+def unit_meant(text: str) -> str:
+    """Return ``; write 1Gi or 1G`` for an amount in bytes such as 1GB; empty for any other text."""
+    match = _BYTES.fullmatch(text.strip())
+    if match is None:
+        return ""
+    number, unit, binary = match.groups()
+    unit = unit.upper()
+    return f"; write {number}{unit}i" + ("" if binary else f" or {number}{'k' if unit == 'K' else unit}")
 
 
 def format_rounded(amount: int) -> str:

@@ -69,6 +69,7 @@ class Shape:
                 )
                 raise InvalidShape(
                     f"{wrong}: use whole amounts, for example cpu=16,memory=32Gi,vendor.example/nic=1"
+                    f"{quantity.unit_meant(amount)}"
                 )
             resources[name] = number.value()
         if CPU not in resources:

@@ -187,6 +187,10 @@ def _can_be_repeated(error: APIError, *, repeatable: bool) -> bool:
 
 def _unreachable_error(request: Request, error: BaseException, server: str) -> Unreachable:
     what = "timed out" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+    if isinstance(error, ConnectionRefusedError) or (
+        isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ConnectionRefusedError)
+    ):
+        what = "connection refused"
     never_sent = isinstance(
         error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | ConnectionRefusedError
     )

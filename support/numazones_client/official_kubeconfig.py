@@ -16,6 +16,7 @@ import yaml
 from kubernetes.aio.config import ConfigException
 from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
+from numazones.wording import some_of
 from numazones_client.config import ClusterConfig, ConfigError
 
 _RENEWAL = 60.0
@@ -86,9 +87,18 @@ def _loader(path: str, context: str | None) -> _Loader:
         raise ConfigError(f"the kubeconfig {path!r} is empty; give another path, or set KUBECONFIG")
     try:
         merged = KubeConfigMerger(os.pathsep.join(map(str, files))).config
+        _check_context(path, merged.value, context)
         return _Loader(config_dict=merged, config_base_path=None, active_context=context)
     except _UNUSABLE as error:
         raise _unusable_error(path, error) from error
+
+
+def _check_context(path: str, merged: dict[str, Any], context: str | None) -> None:
+    names = [str(entry["name"]) for entry in merged.get("contexts") or ()]
+    wanted = context or merged.get("current-context")
+    if wanted not in names:
+        missing = f"there is no context {wanted}" if wanted else "no context is selected"
+        raise ConfigError(f"{missing} in {path}; contexts: {some_of(names) or 'none'}")
 
 
 def _is_empty(file: Path) -> bool:

@@ -109,8 +109,8 @@ def test_a_file_that_is_not_there_is_named(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("why", "nobody"), "pod default/nobody is not among the 4 pods that were read"),
-        (("why", "waitnig", "-n", "team"), "not among the 4 pods that were read; did you mean waiting?"),
+        (("why", "nobody"), "pod default/nobody was not found among the 4 pods that were read"),
+        (("why", "waitnig", "-n", "team"), "found among the 4 pods that were read; did you mean waiting?"),
         (("why", "waiting"), "there is one in namespace team: -n team"),
         (("who", "nowhere"), "node nowhere is not among the 2 nodes read (worker-1, worker-2)"),
         (("who", "worker-1", "7"), "node worker-1 has no NUMA node 7; it has 0, 1"),
@@ -129,6 +129,8 @@ def test_missing_names_are_answered_with_the_existing_ones(
     ("arguments", "code", "said"),
     [
         (("fit", "cpu=none"), 2, "invalid quantity 'none' for cpu"),
+        (("fit", "cpu=1,memory=1GB"), 2, "vendor.example/nic=1; write 1Gi or 1G"),
+        (("fit", "cpu=1", "--replicas", "many"), 2, "'many' is not a whole number"),
         (("fit",), 2, "specify either a SHAPE"),
         (("fit", "--cpu", "4"), 2, "write the amounts as one argument: kubectl numazones fit cpu=4"),
         (("fit", "--memory=4Gi"), 2, "as one argument: kubectl numazones fit cpu=16,memory=4Gi"),

@@ -209,7 +209,7 @@ def test_report_and_live_note_a_newer_kubelet_once(run: Run, tmp_path: Path) -> 
     assert f"warning: not certain: {NEWER}\n" in report.stderr
     assert f'"doubts":["{NEWER}"]' in (tmp_path / "report.html").read_text(encoding="utf-8")
     board = board_of(read_cluster(json.loads(newer.read_text(encoding="utf-8"))["items"], None))
-    assert f"not certain: {NEWER}" in head.title(board, "", dumped=True).plain
+    assert f"not certain: {NEWER}" in head.title(board, "", None).plain
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ async def test_pod_without_namespace_is_searched_in_the_contexts_namespace(tmp_p
         code, output = await plugin.run("why", "one", "--kubeconfig", kubeconfig)
         assert (code, output.startswith("team/one")) == (0, True), output
         code, output = await plugin.run("why", "one", "-n", "other", "--kubeconfig", kubeconfig)
-        assert (code, "pod other/one is not among" in output) == (2, True), output
+        assert (code, "pod other/one was not found among" in output) == (2, True), output
 
 
 def waiting_for_a_claim() -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ from numazones.cluster.owners import owner_of
 from numazones.cluster.waiting import RELEASED
 from numazones.errors import NumazonesError
 from numazones.placement.occupancy import Occupancy
-from numazones.wording import did_you_mean, pluralize
+from numazones.wording import did_you_mean, pluralize, some_of
 
 if TYPE_CHECKING:  # most commands do without
     from numazones.api.rebalance import Goals
@@ -45,6 +45,8 @@ _Result = TypeVar("_Result")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _MAX_NAMED = 5
+_MAX_NODES = 10
+"""An error names only so many pods or nodes."""
 DEFAULT_NAMESPACE = "default"
 _DUMP_AGAIN = "dump it again, or leave it out"
 
@@ -184,7 +186,7 @@ class ClusterView:
         else:
             cure = did_you_mean(bare, [pod.name for pod in self.pods if pod.namespace == namespace])
         read = pluralize(sum(1 for _ in self.pods), "pod")
-        raise NotThere(f"pod {namespace}/{bare} is not among the {read} that were read{cure}")
+        raise NotThere(f"pod {namespace}/{bare} was not found among the {read} that were read{cure}")
 
     def _pods_of_owner(self, kind: str, namespace: str, name: str) -> list[ClusterPod]:
         wanted = (kind, f"{namespace}/{name}")
@@ -268,9 +270,8 @@ def node_named(name: str, nodes: Mapping[str, ClusterNode]) -> ClusterNode:
     name = without_type(name, NODE_TYPES)
     if name in nodes:
         return nodes[name]
-    names = sorted(nodes)
-    some = ", ".join(names[:_MAX_NAMED]) + (", …" if len(names) > _MAX_NAMED else "")
-    raise NotThere(f"node {name} is not among the {pluralize(len(names), 'node')} read ({some})")
+    some = some_of(sorted(nodes), most=_MAX_NODES)
+    raise NotThere(f"node {name} is not among the {pluralize(len(nodes), 'node')} read ({some})")
 
 
 def occupancy_of(node: ClusterNode) -> Occupancy:

@@ -358,8 +358,9 @@ HTTPS = {"server": "https://127.0.0.1:1"}
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"current-context": ""}, "contexts list"),
-        ({"current-context": "x"}, "name x in .*contexts"),
+        ({"current-context": ""}, "no context is selected in .*; contexts: here"),
+        ({"current-context": "x"}, "there is no context x in .*; contexts: here"),
+        ({"contexts": []}, "there is no context here in .*; contexts: none"),
         ({"clusters": []}, "name c in .*clusters"),
         ({"clusters": "c"}, "cannot be used"),
         ({"clusters": ["c"]}, "cannot be used"),
