@@ -258,7 +258,7 @@ def test_who_tree_top_and_live_agree_on_a_nodes_pods(run: Run, dump: Path) -> No
     cells = [str(zone_line(zone, board, roomy=False).cells[-1]) for zone in board.zones]
     assert cells[0] == "1 not aligned vf:2/2"
     assert cells[6:] == ["vf:2/2", "vf:2/2"]
-    assert "3 pods not aligned" in str(title(board, "", dumped=True))
+    assert "3 pods not aligned" in str(title(board, "", None))
     details = [str(part) for part in node_details("worker-1", board).renderables]  # type: ignore[union-attr]
     assert "B team/db-1: 3,6-7,11,14-15  spanning 2 NUMA nodes" in details[0]
 
