@@ -142,12 +142,13 @@ class CPUManager:
         count = reserved.bit_count() or config.reserved_cpu.value()
         if count == 0:
             raise InvalidConfiguration(
-                "[cpumanager] unable to determine reserved CPU resources for static policy"
+                "[cpumanager] unable to determine reserved CPU resources for static policy",
+                cure=cures.RESERVED_CPUS,
             )
         try:
             return _static(config, topology, reserved=reserved, count=count)
         except InvalidConfiguration as error:
-            raise InvalidConfiguration(f"new static policy error: {error}") from error
+            raise InvalidConfiguration(f"new static policy error: {error}", cure=error.cure) from error
 
     def initial_state(self) -> CPUState:
         """Return the state of a node without pods."""
@@ -385,7 +386,9 @@ def _options(config: KubeletConfiguration) -> set[str]:
     options: set[str] = set()
     for name, value in config.cpu_manager_policy_options:
         if name not in known:
-            raise InvalidConfiguration(f"unknown CPU Manager Policy option: {go.quote(name)}")
+            raise InvalidConfiguration(
+                f"unknown CPU Manager Policy option: {go.quote(name)}", cure=cures.known_option(name, known)
+            )
         hidden = option_unavailable(known[name], alpha=alpha, beta=beta)
         if hidden is not None:
             raise InvalidConfiguration(

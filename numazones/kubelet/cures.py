@@ -5,7 +5,10 @@ A state file names the policy it was written under, and a kubelet of another pol
 every name here, and tries its text on a simulated kubelet.
 """
 
+from collections.abc import Iterable
 from typing import Final
+
+from numazones.wording import did_you_mean
 
 CPU_STATE_FILE: Final = "cpu_manager_state"
 MEMORY_STATE_FILE: Final = "memory_manager_state"
@@ -59,6 +62,7 @@ DAMAGED_FILE: Final = (
     "if the kubelet rejects it as well, drain the node, stop the kubelet, remove the file and start it again"
 )
 CORRECT_CONFIGURATION: Final = "correct the configuration"
+RESERVED_CPUS: Final = 'reserve a CPU or more for the system, for example with reservedSystemCPUs: "0"'
 NO_EXCLUSIVE_RESIZE: Final = _on_drained_node(
     "InPlacePodVerticalScalingExclusiveCPUs: false in featureGates", CPU_STATE_FILE
 )
@@ -106,6 +110,15 @@ def allowed_numa_nodes(count: int) -> str:
     """Return what lets the Topology Manager start on a machine with many NUMA nodes."""
     option = f'max-allowable-numa-nodes: "{count}"'
     return f"set topologyManagerPolicyOptions {option}, or topologyManagerPolicy: none"
+
+
+def known_option(name: str, known: Iterable[str]) -> str:
+    """Return what to do about an option that the kubelet does not know.
+
+    >>> known_option("full-pcpu-only", ["full-pcpus-only"])
+    'correct the configuration; did you mean full-pcpus-only?'
+    """
+    return CORRECT_CONFIGURATION + did_you_mean(name, known)
 
 
 def no_reservation_of(kind: str) -> str:

@@ -396,7 +396,10 @@ def _check_available(config: KubeletConfiguration) -> None:
     alpha, beta = config.gate(TOPOLOGY_ALPHA_OPTIONS), config.gate(TOPOLOGY_BETA_OPTIONS)
     for name, _ in config.topology_manager_policy_options:
         if name not in known:
-            raise InvalidConfiguration(f"unknown Topology Manager Policy option: {go.quote(name)}")
+            raise InvalidConfiguration(
+                f"unknown Topology Manager Policy option: {go.quote(name)}",
+                cure=cures.known_option(name, known),
+            )
         hidden = option_unavailable(known[name], alpha=alpha, beta=beta)
         if hidden is not None:
             subject = f"Topology Manager Policy {hidden.value.capitalize()}-level Options"

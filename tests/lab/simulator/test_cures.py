@@ -524,6 +524,18 @@ TRIALS: dict[str, Trial | tuple[Trial, ...]] = {
         "cannot unmarshal string into Go struct field KubeletConfiguration.featureGates of type bool",
         body("new"),
     ),
+    "RESERVED_CPUS": Trial(
+        cures.RESERVED_CPUS,
+        changed(BUSY, settings=settings(reservedSystemCPUs="")),
+        "unable to determine reserved CPU resources",
+        body("new"),
+    ),
+    "known_option": Trial(
+        cures.known_option("unheard-of", ()),
+        changed(BUSY, settings=settings(cpuManagerPolicyOptions={"unheard-of": "true"})),
+        'unknown CPU Manager Policy option: "unheard-of"',
+        body("new"),
+    ),
     "allowed_numa_nodes": Trial(
         cures.allowed_numa_nodes(9),
         changed(
@@ -637,7 +649,11 @@ def printed() -> set[str]:
     public = {name: item for name, item in vars(cures).items() if name[0] != "_" and name != "Final"}
     restarts = re.compile("restart the kubelet|start it")
     return {
-        *(name for name, item in public.items() if callable(item) or isinstance(item, str)),
+        *(
+            name
+            for name, item in public.items()
+            if isinstance(item, str) or getattr(item, "__module__", "") == cures.__name__
+        ),
         "dra.conflicts.CURE",
         *(reason for reason, cure in CURES.items() if restarts.search(cure)),
     } - {"CPU_STATE_FILE", "MEMORY_STATE_FILE"}
