@@ -104,7 +104,7 @@ class KubeletFilesWatch:
                 error.strerror,
                 "raise fs.inotify.max_user_instances on the node"
                 if error.errno == errno.EMFILE
-                else "changes are seen at the next interval",
+                else "changes are noticed at the next interval",
             )
             return
         with inotify:

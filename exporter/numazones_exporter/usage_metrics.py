@@ -237,7 +237,7 @@ def _memory_families(node: str, found: NUMAUsage) -> Iterator[Metric]:
         ("miss", "Pages allocated on the NUMA node since boot although the process preferred another one."),
         (
             "foreign",
-            "Pages that processes preferred on the NUMA node but got on another one since boot.",
+            "Pages since boot that processes wanted on this NUMA node but got on another one.",
         ),
     ):
         pages = (((node, str(numa)), count) for (numa, one), count in found.pages.items() if one == name)

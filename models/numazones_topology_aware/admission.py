@@ -46,7 +46,7 @@ class ContainerAllocation:
     reserved: int
     """Milli-CPU of the reserved CPUs."""
     memory_nodes: int
-    """Mask of NUMA nodes that its memory is accounted on."""
+    """Mask of NUMA nodes that its memory is charged to."""
     memory: int
     """Bytes accounted."""
     update: ContainerUpdate

@@ -118,8 +118,8 @@ def _memory_to_root(case: _Case) -> str:
     if case.known.wants == case.known.requirements and case.known.cgroup.oom_score:
         cause += " (the plugin estimates one from the OOM score where there is none)"
     return (
-        f"{cause} sends the container to the pool with the most memory, away from the CPUs of a single "
-        "NUMA node"
+        f"{cause} sends the container to the pool with the most memory, which usually spans several "
+        "NUMA nodes"
     )
 
 
@@ -229,7 +229,7 @@ def _priority_high(case: _Case) -> str:
 def _memory_in_the_root(case: _Case) -> str:
     if case.assessment.request.memory_types != PRESERVE or case.grant is None:
         return ""
-    return "memory.preserve keeps the memory pinning; the amount is accounted on the whole node"
+    return "memory.preserve keeps the memory pinning; the amount is charged to the whole node"
 
 
 _CHECKS: tuple[Callable[[_Case], str], ...] = (

@@ -87,7 +87,7 @@ def published_pools(topology: Mapping[str, Any]) -> tuple[PublishedPool, ...]:
     policy = policy_of(topology)
     if policy == BALLOONS:
         raise UnmodelledFeature(
-            "the balloons policy places CPUs on the node, but is not modelled, so decisions about pods "
+            "the balloons policy assigns CPUs on the node, but is not modelled, so decisions about pods "
             "here are unknown"
         )
     if policy is None:
@@ -240,7 +240,7 @@ def _check_tree(node: Node, published: tuple[PublishedPool, ...]) -> None:
         if capacity != zone.cpu_capacity or pool.reserved != zone.reserved:
             raise UnmodelledFeature(
                 f"pool {pool.name} is published with {zone.cpu_capacity}m of CPU and reserved CPUs "
-                f"{cpuset.format(zone.reserved) or '(none)'}, but machine and configuration give "
+                f"{cpuset.format(zone.reserved) or '(none)'}, but the machine and the configuration give "
                 f"{capacity}m and {cpuset.format(pool.reserved) or '(none)'}: the node's isolated or "
                 "available CPUs differ from those known here"
             )

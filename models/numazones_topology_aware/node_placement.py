@@ -114,7 +114,7 @@ class TopologyAwarePlacement(PlacementAboveKubelet[Node]):
 
 
 def _accounted(holders: Iterable[Holder], numa: int) -> int:
-    """Return the memory that is accounted on a NUMA node alone."""
+    """Return the memory that is charged to a NUMA node alone."""
     return sum(size for holder in holders for _, size, numas in holder.memory if numas == (numa,))
 
 

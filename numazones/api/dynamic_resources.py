@@ -33,7 +33,7 @@ class DynamicClass(APIModel):
         "Number of these devices that are allocated to claims, wholly or in part.", ge=0
     )
     available: int | None = optional(
-        "Number of these devices that could still be allocated, each by itself.", ge=0
+        "Number of these devices that could each still be allocated, but perhaps not all together.", ge=0
     )
 
 
@@ -62,7 +62,9 @@ class DynamicDriver(APIModel):
     allocated: int | None = optional(
         "Number of devices that are allocated to claims, wholly or in part.", ge=0
     )
-    available: int | None = optional("Number of devices that could still be allocated, each by itself.", ge=0)
+    available: int | None = optional(
+        "Number of devices that could each still be allocated, but perhaps not all together.", ge=0
+    )
     partitions: bool = Field(
         default=False,
         description="True if some devices are partitions of the same hardware, so not all available ones can "

@@ -361,7 +361,7 @@ class Silence(APIModel):
 
     state: str = Field(
         max_length=32,
-        description="Silent. kubectl get shows it; the condition Ready does not change.",
+        description="Always Silent, which kubectl get shows as STATE; the condition Ready does not change.",
     )
     since: Timestamp | None = optional("When the Lease was last renewed; left out if that is unknown.")
     message: str = text(1024, "What is wrong, in a sentence, and what to do about it.")

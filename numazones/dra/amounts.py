@@ -20,7 +20,7 @@ class NodeDevices:
 
     devices: Mapping[Key, PublishedDevice]
     available: frozenset[Key]
-    """Those that could still be allocated, each by itself."""
+    """Those that could each still be allocated, but perhaps not all together."""
     allocated: Mapping[Key, tuple[Allocation, ...]]
     """Without access for administration."""
     incomplete: frozenset[str] = frozenset()

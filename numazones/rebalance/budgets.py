@@ -117,7 +117,10 @@ class BudgetHeadroom:
         selecting = self.budgets_of(pod)
         if len(selecting) > 1:
             names = ", ".join(f"{budget.namespace}/{budget.name}" for budget in selecting)
-            return f"more than one PodDisruptionBudget selects the pod, which the API server rejects: {names}"
+            return (
+                "more than one PodDisruptionBudget selects the pod, so the API server rejects its eviction: "
+                f"{names}"
+            )
         for budget in selecting:
             with About(budget):
                 if not budget.ignores(pod):

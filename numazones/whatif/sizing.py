@@ -59,7 +59,7 @@ class Size:
         self,
     ) -> Annotated[
         int | None,
-        "Those of the CPUs left that no further pod can use; null if not known.",
+        "CPUs left over that no further pod can use; null if unknown.",
         Named("strandedCPUs"),
     ]:
         """CPUs that no further pod of the smallest group could use."""

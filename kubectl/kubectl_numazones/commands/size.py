@@ -99,7 +99,7 @@ def command(
     """Compute how many machines pods such as 40xcpu=6,memory=24Gi need, by policy and reserved CPUs.
 
     A GROUP may also be a manifest (FILE.yaml): each pod template is a group with its replicas. Larger pods
-    are placed first, each on the first machine that admits it. AT LEAST is a lower bound: no placement needs
+    are placed first, each on the first machine that admits it. AT LEAST is a lower bound: no placement uses
     fewer machines. The exit code is 1 if some pod does not fit even on an empty machine, under any settings.
     """
     if (machine is None) == (name is None):

@@ -51,7 +51,7 @@ _EPILOG = """
 Examples:
   kubectl numazones why my-pod -n team
   kubectl numazones why deploy/web              what its replicas wait for
-  kubectl numazones why my-pod --node worker-3  hints, merge, rule and holders on that node
+  kubectl numazones why my-pod --node worker-3  that node's decision, step by step
   kubectl numazones why my-pod -o wide          every node, not grouped by reason
   kubectl numazones why -A                      all pods that are waiting or were rejected
   kubectl numazones why -l app=web -o name      only names, for scripts

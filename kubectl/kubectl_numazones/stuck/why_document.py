@@ -34,7 +34,7 @@ class PodName:
 class KubeletMessage:
     """Message of a kubelet about a pod that it rejected."""
 
-    node: Annotated[str, "Node of the kubelet."]
+    node: Annotated[str, "Node whose kubelet rejected the pod."]
     reason: Annotated[str, "The pod's status.reason."]
     message: Annotated[str, "The pod's status.message."]
 

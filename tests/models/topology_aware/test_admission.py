@@ -288,7 +288,7 @@ def test_a_bare_prefer_isolated_annotation_is_told_to_be_ignored() -> None:
         ),
         ((guaranteed("a", "1", annotations={"cpu.preserve": "true"}),), "CPU weight is set to the minimum"),
         ((guaranteed("a", "1500m"),), "counts the shared part only (500m)"),
-        ((guaranteed("a", "1", annotations={"memory.preserve": "true"}),), "accounted on the whole node"),
+        ((guaranteed("a", "1", annotations={"memory.preserve": "true"}),), "charged to the whole node"),
     ],
 )
 def test_defects_are_named_where_they_decide(sequence: tuple[Pod, ...], sentence: str) -> None:

@@ -139,7 +139,7 @@ def test_possibly_ongoing_cold_start_makes_the_node_unknown() -> None:
 def test_balloons_are_not_modelled_yet() -> None:
     topology = {"attributes": [{"name": "TopologyPolicy", "value": "balloons"}], "zones": []}
     assert policy_of(topology) == "balloons"
-    with pytest.raises(UnmodelledFeature, match="balloons policy places CPUs"):
+    with pytest.raises(UnmodelledFeature, match="balloons policy assigns CPUs"):
         published_pools(topology)
 
 

@@ -35,7 +35,8 @@ def headroom_of(*bodies: dict[str, Any]) -> BudgetHeadroom:
 AT_LIMIT = "blocked by PodDisruptionBudget shop/web: needs 2 healthy pods, has 2"
 USED_UP = "blocked by PodDisruptionBudget shop/web: the plan already uses the 1 eviction that it allows"
 SEVERAL = (
-    "more than one PodDisruptionBudget selects the pod, which the API server rejects: shop/web, shop/all"
+    "more than one PodDisruptionBudget selects the pod, so the API server rejects its eviction: "
+    "shop/web, shop/all"
 )
 OTHER = {"selector": {"matchLabels": {"app": "other"}}}
 
