@@ -123,8 +123,8 @@ $(DEMO): requirements-demo.txt $(PROJECTS) tools/make-venv
 	@test -e $(STAMP) || tools/make-venv $(VENV) requirements-demo.txt
 	@touch $@
 
-demo: $(DEMO)  ##1 a small simulated cluster: a pod gets stuck, a plan makes room; then kubectl (2 min; the first time 1 to 6 more, 220 MB)
-	exec $(BIN)/numazones-simulator demo
+demo: $(DEMO)  ##1 a small simulated cluster: a pod gets stuck, a plan makes room; then kubectl; ARGS=--auto does not ask (2 min; the first time 1 to 6 more, 220 MB)
+	$(strip exec $(BIN)/numazones-simulator demo $(ARGS))
 
 deploy:  ##1 build exporter and operator, install them on kubectl's cluster; REGISTRY=…, BASE=…, DRY=1 (5 min; needs docker, podman or buildah)
 	@tools/deploy
@@ -134,6 +134,7 @@ undeploy:  ##1 remove all of it from kubectl's cluster (1 min)
 
 docs: venv  ##1 the documentation as a site, in build/site; ARGS=serve shows it while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build)
+	@test -n "$(ARGS)" || echo "Run make docs ARGS=serve and open http://127.0.0.1:8000, or publish build/site."
 
 audit: venv  ##3 known vulnerabilities of what is locked, and the workflows linted; needs npm, the first PyPI itself
 	tools/audit .cache/audit

@@ -119,6 +119,9 @@ def test_every_command_of_the_readme_is_run_by_the_tests() -> None:
         command = ["make", "--no-print-directory", "--dry-run", name]
         started = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
         assert started.splitlines()[-1] == last
+    command = ["make", "--no-print-directory", "--dry-run", "demo", "ARGS=--auto"]
+    started = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert started.splitlines()[-1].endswith("numazones-simulator demo --auto")
 
 
 def test_the_pictures_of_the_readme_move_and_load_fast() -> None:
