@@ -75,14 +75,21 @@ def generated(root: Path) -> dict[Path, str]:
 def _commands() -> str:
     parts = [HEADER, "# Commands\n\nWhat `--help` of each program and command says.\n"]
     for name, program in PROGRAMS.items():
-        context = click.Context(program, info_name=name, terminal_width=WIDTH, max_content_width=WIDTH)
+        context = _context(program, name)
         parts.append(f"\n## {name}\n\n{_help(context)}")
         if isinstance(program, click.Group):
-            for each in program.list_commands(context):
-                if command := program.get_command(context, each):
-                    inner = click.Context(command, parent=context, info_name=each, terminal_width=WIDTH)
-                    parts.append(f"\n### {name} {each}\n\n{_help(inner)}")
+            parts += [
+                f"\n### {name} {each}\n\n{_help(_context(command, each, context))}"
+                for each in program.list_commands(context)
+                if (command := program.get_command(context, each))
+            ]
     return "".join(parts)
+
+
+def _context(command: click.Command, name: str, parent: click.Context | None = None) -> click.Context:
+    """Return the context in which a program runs a command, but with the same width everywhere."""
+    settings = {**command.context_settings, "terminal_width": WIDTH, "max_content_width": WIDTH}
+    return click.Context(command, info_name=name, parent=parent, **settings)
 
 
 def _help(context: click.Context) -> str:
