@@ -5,12 +5,9 @@ python docs/examples/size_a_machine.py CPUS GIB
 
 import sys
 
-from numazones import CPU, KubeletConfiguration, Machine, Node, NUMANode, admit, build, cpuset
+from numazones import KubeletConfiguration, Node, admit, build, cpuset
 
-MACHINE = Machine(
-    cpus=tuple(CPU(id=n, core=n % 64, socket=n % 64 // 32, die=0, numa=n % 64 // 32) for n in range(128)),
-    numa_nodes=tuple(NUMANode(id=n, memory=256 << 30, distances=(10, 21)) for n in (0, 1)),
-)
+MACHINE = build.machine(sockets=2, numa=2, cores=64, threads=2, memory="512Gi")
 CONFIGURATION = {
     "cpuManagerPolicy": "static",
     "cpuManagerPolicyOptions": {"full-pcpus-only": "true"},
