@@ -98,13 +98,13 @@ class _Run:
     def rows(self, size: int) -> dict[str, str]:
         """Return what is told of each scheduler."""
         big = fates_of(self.trainers)
-        circles = " and more" if big.rejected >= _CIRCLES else ""
+        at_least = "at least " if big.rejected >= _CIRCLES else ""
         return {
             "random pods that run": str(self.random.counts[RUNNING]),
             "random pods rejected by kubelets": str(self.random.rejected),
             "random pods that wait for room": str(self.random.counts[UNSCHEDULABLE]),
             "replicas of web and batch rejected": str(self.workers.rejected),
-            f"replicas of {size} CPUs rejected": f"{big.rejected}{circles}",
+            f"replicas of {size} CPUs rejected": f"{at_least}{big.rejected}",
             f"replicas of {size} CPUs that run": str(big.counts[RUNNING]),
         }
 
@@ -160,7 +160,7 @@ class ClosedLoop:
         await self._wait_until_decided("default")
         await self._end_batch()
         pods = [*await self._pods("default"), *await self._pods("shop")]
-        self.screen.title("Pods were created and deleted: what is free on each NUMA node")
+        self.screen.title("Pods were created and deleted. This is free on each NUMA node now")
         self.screen.say(f"Pods: {summary(pods)}")
         self.screen.say()
         await self._show(_ZONES)
@@ -257,7 +257,7 @@ class ClosedLoop:
             "its prediction",
             resource=ADMISSION_PREDICTIONS,
         )
-        self.screen.title(f"With the gate {GATE}, no replica fails: one waits")
+        self.screen.title(f"With the gate {GATE}, the replica waits instead of failing")
         await self._show(_predictions("team"))
 
     # A plan makes room

@@ -43,7 +43,7 @@ def check(text: str, recorded: Path) -> None:
     ((big, rejected),) = [
         (what, row) for what, row in compared.items() if re.fullmatch(r"replicas of \d+ CPUs rejected", what)
     ]
-    assert rejected == ["3 and more", "0"]
+    assert rejected == ["at least 3", "0"]
     assert compared[big.replace("rejected", "that run")] == ["0", "1"]
     for column in (0, 1):
         decided = [int(row[column]) for what, row in compared.items() if what.startswith("random pods")]
