@@ -176,15 +176,15 @@ def pod_body(
 
     Args:
         name: also its UID, so that each pod on a node needs another.
-        cpu: CPUs of a container; whole ones are exclusive under the static CPU manager.
+        cpu: CPUs of a container, such as 4 or "500m"; whole ones are exclusive under the static CPU manager.
         memory: of a container, such as "8Gi", or bytes.
-        hugepages: page size such as "2Mi" → amount.
-        devices: resource → amount.
+        hugepages: page size such as "2Mi" → amount, such as "1Gi", or bytes.
+        devices: resource → how many.
         namespace: its namespace.
         containers: how many.
 
     Raises:
-        InvalidPod: an amount is none, or there are no containers.
+        InvalidPod: a value is not an amount, or there are no containers.
 
     >>> from numazones import ClusterPod, build
     >>> ClusterPod.from_api(build.pod_body("web", cpu=2, memory="1Gi")).requests
@@ -224,15 +224,15 @@ def pod(
 
     Args:
         name: also its UID.
-        cpu: as the others, what ``pod_body`` takes.
-        memory: of a container.
-        hugepages: page size → amount.
-        devices: resource → amount.
+        cpu: CPUs of a container, such as 4 or "500m"; whole ones are exclusive under the static CPU manager.
+        memory: of a container, such as "8Gi", or bytes.
+        hugepages: page size such as "2Mi" → amount, such as "1Gi", or bytes.
+        devices: resource → how many.
         namespace: its namespace.
         containers: how many.
 
     Raises:
-        InvalidPod: an amount is none, or there are no containers.
+        InvalidPod: a value is not an amount, or there are no containers.
 
     >>> from numazones import build
     >>> build.pod(cpu=4, memory="8Gi").qos.value

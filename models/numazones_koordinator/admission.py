@@ -131,7 +131,7 @@ def admit(node: Node, pod: Pod) -> Admission:
     """Decide on a pod.
 
     Raises:
-        SchedulerCrash: the scheduler would not get to a verdict.
+        SchedulerCrash: the scheduler would not decide.
         UnmodelledFeature: the verdict depends on what is not modelled.
     """
     request = Request.of(pod, node.host.scheduler)

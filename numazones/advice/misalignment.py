@@ -103,7 +103,7 @@ def _let_in(node: ClusterNode, pod: ClusterPod, could: Alignable) -> Iterator[st
     elif policy == BEST_EFFORT:
         yield (
             "policy best-effort admitted it: the kubelet prefers one NUMA node, but uses several if none "
-            "has room; if the policy was the same then, none had room when the pod arrived"
+            "has room; unless the policy has changed since, none had room when the pod arrived"
         )
     else:
         yield f"policy {policy} would not admit it like this, so it was admitted under different settings"

@@ -80,7 +80,7 @@ def extended_claim(
 
     Raises:
         TypeError: a field is of another type.
-        numazones.apimachinery.quantity.InvalidQuantity: an amount is none.
+        numazones.apimachinery.quantity.InvalidQuantity: a value is not an amount.
     """
     containers = list(_containers(spec))
     wanted = sorted({name for one in containers for name, amount in one.amounts.items() if amount > 0})

@@ -125,10 +125,10 @@ def admit(node: Node, pod: Pod) -> Admission:
 
     Args:
         node: the kubelet and what it has assigned so far; it stays as it is.
-        pod: one that the node does not know yet; its UID tells it apart.
+        pod: one that the node does not know yet; it is identified by its UID.
 
     Raises:
-        KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
+        KubeletCrash, KubeletHang: the kubelet would not decide.
         WrongType: an argument is something else.
 
     >>> from numazones import build, cpuset
@@ -246,7 +246,7 @@ class Attempt:
 
         Raises:
             Rejection: the pod is rejected; grants so far are kept.
-            KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
+            KubeletCrash, KubeletHang: the kubelet would not decide.
         """
         topology = self.kubelet.topology
         topology.check()

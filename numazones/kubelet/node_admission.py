@@ -77,7 +77,7 @@ def admit_to_node(node: NodeInfo, pod: PodInfo) -> NodeAdmission:
     """Decide about a pod that is bound to the node.
 
     Raises:
-        KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
+        KubeletCrash, KubeletHang: the kubelet would not decide.
     """
     pressure = _pressure(node, pod)
     if pressure is not None:

@@ -114,7 +114,7 @@ class KubeletPlacement:
         """Decide on a pod that is new to the node.
 
         Raises:
-            KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
+            KubeletCrash, KubeletHang: the kubelet would not decide.
         """
         return decision_of(admit(self.node, pod), self)
 
@@ -126,7 +126,7 @@ class KubeletPlacement:
         """Decide on a pod that is bound to the node, with all of the kubelet's checks.
 
         Raises:
-            KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
+            KubeletCrash, KubeletHang: the kubelet would not decide.
         """
         from numazones.kubelet.node_admission import admit_to_node  # noqa: PLC0415 - see above
 

@@ -183,7 +183,7 @@ def test_why_explains_a_pod_that_runs_and_is_not_aligned(run: Run, dump: Path) -
     )
     let_in = (
         "policy best-effort admitted it: the kubelet prefers one NUMA node, but uses several if none has "
-        "room; if the policy was the same then, none had room when the pod arrived"
+        "room; unless the policy has changed since, none had room when the pod arrived"
     )
     assert result.output.splitlines() == [
         "team/db-1: runs on worker-1, spanning 2 NUMA nodes",

@@ -135,7 +135,7 @@ class SimulatedKubelet:
         """Decide on a pod as the API server serves it; if admitted, it is active from now on.
 
         Raises:
-            Undecidable: the pod makes no sense, or the kubelet would not get to a verdict.
+            Undecidable: the pod makes no sense, or the kubelet would not decide.
         """
         pod = ClusterPod.from_api(body)
         if pod.admission is None:

@@ -54,7 +54,7 @@ def said(found: Misalignment | None) -> tuple[str, Iterable[str], Iterable[str]]
 
 LET_IN = (
     "policy best-effort admitted it: the kubelet prefers one NUMA node, but uses several if none has "
-    "room; if the policy was the same then, none had room when the pod arrived"
+    "room; unless the policy has changed since, none had room when the pod arrived"
 )
 
 
