@@ -91,7 +91,7 @@ OUTCOMES = [
         },
         "15m",
         {"reason": "NoZones"},
-        "3 nodes are stale (NoZones); predictions for them are Unknown.",
+        "Some nodes are stale (NoZones): 3 now. Predictions for them are Unknown.",
     ),
     Case("NumazonesStaleNodes", {"numazones_stale_nodes{reason='NoZones'}": "3x8 0x12"}, "15m"),
     Case(
@@ -167,7 +167,8 @@ OUTCOMES = [
         {f"{ACCURACY}{{model='kubelet',accuracy='model'}}": "0x9 1x9"},
         "15m",
         {"model": "kubelet"},
-        "1 predictions were wrong although all inputs were known. The placement model has a bug.",
+        "Predictions were wrong although all inputs were known: 1 in the last hour. The placement model has "
+        "a bug.",
     ),
     Case(
         "NumazonesModelMisses",
@@ -237,7 +238,7 @@ OUTCOMES = [
         {"numazones_blocked_pods{source='Kubelet',reason='TopologyAffinityError'}": "2x30"},
         "20m",
         {"reason": "TopologyAffinityError"},
-        "2 pods do not fit on any node (TopologyAffinityError).",
+        "Some pods do not fit on any node (TopologyAffinityError): 2 now.",
     ),
     Case(
         "NumazonesPodsBlocked",
@@ -261,8 +262,8 @@ OUTCOMES = [
         {"numazones_admission_gates_released_total{reason='timeout'}": "0x9 2x20"},
         "15m",
         {},
-        "2 gated pods were released after a timeout, although it was unknown whether a node would admit "
-        "them.",
+        "Gated pods were released after a timeout, although it was unknown whether a node would admit "
+        "them: 2 in 15 minutes.",
     ),
     Case(
         "NumazonesGateTimeouts",
@@ -274,8 +275,8 @@ OUTCOMES = [
         {"numazones_gated_pods{served='false'}": "4x20"},
         "15m",
         {},
-        "4 pods are waiting behind the scheduling gate numazones.io/admission, but the operator does not "
-        "release them.",
+        "Pods are waiting behind the scheduling gate numazones.io/admission, but the operator does not "
+        "release them: 4 now.",
     ),
     Case("NumazonesGateNotServed", {"numazones_gated_pods{served='true'}": "4x20"}, "15m"),
     Case(
@@ -283,8 +284,8 @@ OUTCOMES = [
         {"numazones_released_pods_without_nodes": "2x20"},
         "10m",
         {},
-        "2 pods cannot be scheduled because all nodes that the gate released them to are gone, cordoned "
-        "or tainted.",
+        "Some pods cannot be scheduled because all nodes that the gate released them to are gone, cordoned "
+        "or tainted: 2 now.",
     ),
     # Those that are replaced wait for a minute.
     Case("NumazonesReleasedPodsWithoutNodes", {"numazones_released_pods_without_nodes": "2x1 0x20"}, "10m"),
@@ -294,7 +295,8 @@ OUTCOMES = [
         {"numazones_gated_pods{served='true'}": "4x5 stale", "numazones_operator_leader": "1x5 stale"},
         "20m",
         {},
-        "4 pods are waiting behind the scheduling gate, but no operator is running to release them.",
+        "Pods are waiting behind the scheduling gate, but no operator is running to release them: 4 at "
+        "last count.",
     ),
     Case(
         "NumazonesGateWithoutOperator",
@@ -305,7 +307,8 @@ OUTCOMES = [
         },
         "25m",
         {},
-        "7 pods are waiting behind the scheduling gate, but no operator is running to release them.",
+        "Pods are waiting behind the scheduling gate, but no operator is running to release them: 7 at "
+        "last count.",
     ),
     # Gates of others, where ours was never used.
     Case("NumazonesGateWithoutOperator", {"scheduler_pending_pods{queue='gated'}": "7x30"}, "25m"),
@@ -327,7 +330,7 @@ OUTCOMES = [
         {"numazones_waiting_pods{scheduler='numazones'}": "3x20"},
         "10m",
         {},
-        "3 pods are waiting for the scheduler numazones, but no extender is running for it.",
+        "Pods are waiting for the scheduler numazones, but its extender is not running: 3 now.",
     ),
     Case(  # the operator itself serves none
         "NumazonesExtenderAbsent",
@@ -337,7 +340,7 @@ OUTCOMES = [
         },
         "10m",
         {},
-        "3 pods are waiting for the scheduler numazones, but no extender is running for it.",
+        "Pods are waiting for the scheduler numazones, but its extender is not running: 3 now.",
     ),
     Case(
         "NumazonesOwnerMisaligned",
@@ -347,14 +350,14 @@ OUTCOMES = [
         },
         "90m",
         {"namespace": "shop", "owner_kind": "Deployment", "owner": "web"},
-        "2 pods of Deployment shop/web are not aligned, although their nodes have room to align them.",
+        "Pods of Deployment shop/web are not aligned, although their nodes have room to align them: 2 now.",
     ),
     Case(  # pods that nobody owns
         "NumazonesOwnerMisaligned",
         {f"{MISALIGNED},alignable='now'}}": "1x120"},
         "90m",
         {"namespace": "shop"},
-        "1 pods without an owner in shop are not aligned, although their nodes have room to align them.",
+        "Pods without an owner in shop are not aligned, although their nodes have room to align them: 1 now.",
     ),
     Case(  # aligned for a moment within the hour, or without room
         "NumazonesOwnerMisaligned",
@@ -417,8 +420,8 @@ OUTCOMES = [
         {"numazones_extender_sampled_requests_total": "0x9 2x20"},
         "15m",
         {},
-        "In 2 requests, the extender rejected all nodes although a node that the scheduler had left out "
-        "would have admitted the pod.",
+        "The extender rejected all nodes although a node that the scheduler had left out would have "
+        "admitted the pod: 2 in 15 minutes.",
     ),
     Case("NumazonesExtenderSampled", {"numazones_extender_sampled_requests_total": "7x30"}, "15m"),
     Case(
@@ -460,7 +463,7 @@ OUTCOMES = [
         {"numazones_held_room_pods{pod='a'}": "2x90", "numazones_held_room_pods{pod='b'}": "0x90"},
         "80m",
         {},
-        "For 45 minutes, room has been held for pods that have not reached a node (2 pods now).",
+        "For 45 minutes, room has been held for pods that have not reached a node (2 now).",
     ),
     Case("NumazonesHeldRoomStays", {"numazones_held_room_pods": "2x20 0 2x20 0 2x20 0 2x20"}, "80m"),
     Case(
@@ -575,7 +578,7 @@ OUTCOMES = [
         {f"{RECOMMENDATIONS}{{mode='Auto',policy='nightly',phase='Failed'}}": "0+1x60"},
         "60m",
         {"policy": "nightly"},
-        "60 plans of policy nightly failed.",
+        "Plans of policy nightly failed: 60 in the last hour.",
     ),
     Case(
         "NumazonesRebalanceFails",
