@@ -110,8 +110,8 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Free exclusive CPUs",
-                    "All free exclusive CPUs, and those on the emptiest NUMA node of each node: the most that "
-                    "one pod per node can get from one NUMA node.",
+                    "All free exclusive CPUs, and only those on the emptiest NUMA node of each node, which one "
+                    "pod per node can get without spanning NUMA nodes.",
                     {
                         "all": f"sum({FREE})",
                         "on the emptiest NUMA nodes": f"sum(max by (cluster, node) ({FREE}))",

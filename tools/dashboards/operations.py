@@ -109,8 +109,8 @@ DASHBOARD = dashboard(
             [
                 graph(
                     "Age of the NUMAZones by node",
-                    "Time since the exporter last confirmed that its NUMAZones are published: after "
-                    "every change, and otherwise once per interval (60 s).",
+                    "Time since the exporter last confirmed that its NUMAZones are published. It does "
+                    "so after every change, and at least every 60 s (--interval).",
                     {
                         "{{node}}": f"max by (node) (time() - {EXPORTER}_last_publish_timestamp_seconds{{NODE}})"
                     },
