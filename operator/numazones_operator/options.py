@@ -126,8 +126,8 @@ class OperatorOptions:
         "",
         "Source of the CPU and memory usage that the live page shows, read only while the page has "
         "viewers: either the URL of a Prometheus that scrapes the exporters, or the word exporters to "
-        "read them through the API server, which needs get on pods/proxy in their namespace.  [default: "
-        "usage is not shown]",
+        "read them through the API server, which requires permission to get pods/proxy in their "
+        "namespace.  [default: usage is not shown]",
         metavar="URL|exporters",
     )
     identity: str = setting(
@@ -189,9 +189,9 @@ class OperatorOptions:
     )
     admission_gate_replace: bool = setting(
         False,
-        "Evict a released pod that still has no node if all nodes that it was released to have been gone, "
-        "cordoned or tainted for a minute, provided that a ReplicaSet, ReplicationController or "
-        "StatefulSet will recreate it; otherwise an event says what to do.",
+        "Evict a released pod that still has no node if all nodes that the gate chose for it have been gone, "
+        "cordoned or tainted for a minute, and a ReplicaSet, ReplicationController or StatefulSet will "
+        "recreate it; otherwise an event says what to do.",
     )
     placement: str = setting(
         ASKING[0].value,

@@ -254,8 +254,7 @@ def test_room_held_for_released_pods_shows_on_zone_and_node() -> None:
     board = board_of(read_cluster([*items, coming], None))
     (held,) = board.held["worker-1"]
     assert held.sentence == (
-        "room for 3 CPUs on NUMA node 0 is held for team/coming, released from the gate, until "
-        "2026-11-20T10:01:00Z"
+        "3 CPUs on NUMA node 0 are held for team/coming, released from the gate, until 2026-11-20T10:01:00Z"
     )
     cells = [str(zone_line(zone, board, roomy=False).cells[-1]) for zone in board.zones]
     assert cells == ["3 CPUs held", "", "", ""]

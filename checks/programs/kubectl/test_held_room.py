@@ -22,7 +22,7 @@ async def test_top_says_whom_room_is_held_for_and_where(tmp_path: Path) -> None:
     async with serving(tmp_path, set(), [*guide_cluster(), coming]) as kubeconfig:
         text, document = await asyncio.gather(top(kubeconfig), top(kubeconfig, "-o", "json"))
     assert text.splitlines()[-1] == (
-        "worker-2: room for 3 CPUs on NUMA node 0 is held for team/coming, nominated by a scheduler, until "
+        "worker-2: 3 CPUs on NUMA node 0 are held for team/coming, nominated by a scheduler, until "
         "the scheduler decides otherwise"
     )
     assert json.loads(document)["held"] == [

@@ -270,12 +270,12 @@ def test_room_held_for_released_pods_shows_per_node_and_zone(tmp_path: Path, ope
     tile = page.locator("[data-node=node-4]")
     expect(tile).to_contain_text("1 on the way")
     expect(tile).to_have_attribute(
-        "aria-label", re.compile("room for 4 CPUs is held for shop/api-7, released from the gate, until")
+        "aria-label", re.compile("4 CPUs are held for shop/api-7, released from the gate, until")
     )
     expect(tile.locator(".zone.coming")).to_have_count(1)
     tile.click()
     expect(page.locator(".notice")).to_have_text(
-        "Room for 4 CPUs is held for shop/api-7, released from the gate, until 10:01:00 UTC"
+        "4 CPUs are held for shop/api-7, released from the gate, until 10:01:00 UTC"
     )
     expect(page.locator(".zonecard").filter(has_text="held for shop/api-7: 4 CPUs")).to_have_count(1)
 
@@ -479,7 +479,9 @@ def test_room_for_scheduler_allocated_devices_is_unknown(tmp_path: Path, open_pa
     file = tmp_path / "page.html"
     file.write_text(html.report(documents, title="one"))
     section = open_page(file.as_uri()).locator("#fragmentation")
-    expect(section).to_contain_text("0 more fit; unknown for 1 node: the scheduler allocates these devices")
+    expect(section).to_contain_text(
+        "0 more fit; unknown for 1 node, because the scheduler chooses the devices"
+    )
 
 
 def test_a_node_of_unknown_state_says_why(tmp_path: Path, open_page: Open) -> None:

@@ -46,8 +46,8 @@ def command(source: Source, node: str, output: Path, *, renames: bool) -> int:
 
     The recording contains only what placement depends on: no commands, environment variables, volumes or
     addresses. The command reads the node's files through the API server from the exporter's pod on that node,
-    which must serve recordings (component exporter-recordings). You need get on pods/proxy in the pod's
-    namespace.
+    which must serve recordings (component exporter-recordings). You need permission to get pods/proxy in the
+    pod's namespace.
     """
     directory.refuse_existing(output)
     found = run_until_complete(fetch(node.removeprefix("node/").removeprefix("no/"), source))

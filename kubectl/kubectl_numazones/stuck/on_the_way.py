@@ -34,8 +34,9 @@ class HeldRoomEntry:
         """The same in a sentence."""
         where = f" on {name_numas(cpuset.of(self.numas))}" if self.numas else ""
         until = self.until or "the scheduler decides otherwise"
-        cpus = pluralize(self.cpus, "CPU")
-        return f"room for {cpus}{where} is held for {self.pod}, {self.way}, until {until}"
+        what = pluralize(self.cpus, "CPU") if self.cpus else "room"
+        verb = "are" if self.cpus > 1 else "is"
+        return f"{what}{where} {verb} held for {self.pod}, {self.way}, until {until}"
 
 
 def coming(

@@ -52,8 +52,8 @@ class ZoneReport:
             isinstance(number, int) for number in (numa, zones)
         ):  # tables are kept by these, whatever a definition lets through
             raise TypeError(
-                "metadata.name, spec.nodeName and status.snapshot must be strings, spec.numaID and "
-                f"status.zones numbers, not {name!r:.40}, {node!r:.40}, {snapshot!r:.40}, {numa!r:.40} "
+                "metadata.name, spec.nodeName and status.snapshot must be strings, and spec.numaID and "
+                f"status.zones integers; they are {name!r:.40}, {node!r:.40}, {snapshot!r:.40}, {numa!r:.40} "
                 f"and {zones!r:.40}"
             )
         return cls(

@@ -15,7 +15,8 @@ function drawHeld(section) {
 // Each place a line: the pod comes to one of them.
 const places = (held) => held.places.map(([node, zones]) => el("span.place", {}, nodeAnchor(node), zones.length ? ` NUMA ${zones.join(", ")}` : ""));
 const until = (held) => (held.until ? clockTime(held.until) : "the scheduler decides otherwise");
-const heldWords = (pod, held) => `room${cpusOf(held) ? ` for ${cpusOf(held)} CPUs` : ""} is held for ${pod}, ${held.way}, until ${until(held)}`;
+const cpuWords = (held) => `${cpusOf(held)} ${cpusOf(held) === "1" ? "CPU" : "CPUs"}`;
+const heldWords = (pod, held) => `${cpusOf(held) ? `${cpuWords(held)} ${cpusOf(held) === "1" ? "is" : "are"}` : "room is"} held for ${pod}, ${held.way}, until ${until(held)}`;
 
 function unknownSection() {
   return el("section", { id: "unknown", "aria-labelledby": "unknown-title" }, el("h2", { id: "unknown-title" }, "Nodes whose state is unknown"), el("div.list"));

@@ -65,7 +65,7 @@ function zoneCard(name, node, zone, whole, marks, wanted, coming) {
     `div.zonecard${String(zone.id) === wanted ? ".wanted" : ""}`,
     {},
     el("h4", {}, `NUMA ${zone.id}${zone.continued === undefined ? "" : `, continued from socket ${zone.continued}`}`),
-    coming.filter(([, zones]) => zones.includes(zone.id)).map(([pod, , held]) => el("p.chip.coming", {}, `held for ${pod}${cpusOf(held) ? `: ${cpusOf(held)} CPUs` : ""}`)),
+    coming.filter(([, zones]) => zones.includes(zone.id)).map(([pod, , held]) => el("p.chip.coming", {}, `held for ${pod}${cpusOf(held) ? `: ${cpuWords(held)}` : ""}`)),
     el("dl.amounts", {}, amounts.map(([kind, text, share]) => el("div", {}, el("dt", {}, kind), el("dd", {}, bar(share), text)))),
     el(
       "div.caches",

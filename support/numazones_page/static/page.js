@@ -85,7 +85,7 @@ function drawFragmentation() {
         {},
         el("h3", {}, shape),
         el("div.split", { "aria-hidden": "true" }, el("span.usable", { style: { width: `${(1 - lost) * 100}%` } }), el("span.lost", { style: { width: `${lost * 100}%` } })),
-        el("p", {}, el("strong", {}, `${number(fitting)} more fit`), free ? `; ${percent(lost)} of the ${number(free)} free CPUs are of no use to such pods` : open ? "" : "; no exclusive CPUs are free", open ? `; unknown for ${counted(open, "node")}: the scheduler allocates these devices` : ""),
+        el("p", {}, el("strong", {}, `${number(fitting)} more fit`), free ? `; ${percent(lost)} of the ${number(free)} free CPUs are of no use to such pods` : open ? "" : "; no exclusive CPUs are free", open ? `; unknown for ${counted(open, "node")}, because the scheduler chooses the devices` : ""),
       );
     }),
   );

@@ -37,11 +37,11 @@ class ExtenderMetrics:
             ("reason",),
         )
         self.rejected_pods = counter(
-            "numazones_extender_rejected_pods_total", "Filter requests that no node passed."
+            "numazones_extender_rejected_pods_total", "Filter requests in which no node passed."
         )
         self.sampled = counter(
             "numazones_extender_sampled_requests_total",
-            "Filter requests that no node passed although a node that the scheduler had left out would "
+            "Filter requests in which no node passed, although a node that the scheduler had left out would "
             "admit the pod: set percentageOfNodesToScore to 100.",
         )
         self.repeated = counter(
