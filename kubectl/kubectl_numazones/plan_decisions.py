@@ -16,7 +16,7 @@ from numazones.api.rebalance import (
     RecommendedMove,
 )
 from numazones.errors import NumazonesError
-from numazones.rebalance.custom_resources import tally_of
+from numazones.rebalance.custom_resources import gain_of
 from numazones.rebalance.decisions import approval_problem, rejection_problem
 from numazones.rebalance.recommendation import Recommendation
 from numazones.wording import did_you_mean, pluralize
@@ -69,8 +69,7 @@ class PendingPlan(Recommendation):
     def promise(self) -> str:
         """Return what the plan brings, in one line."""
         gain, evictions = self.spec.gain, pluralize(len(self.spec.moves), "eviction")
-        before, after = (tally_of(self.spec.goal, count) for count in (gain.before, gain.after))
-        return f"{self.spec.goal}: {before} now, {after} after {evictions}"
+        return gain_of(self.spec.goal, gain.before, gain.after, evictions)
 
 
 MOVES: tuple[Column[RecommendedMove], ...] = (

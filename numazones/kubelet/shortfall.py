@@ -175,7 +175,8 @@ class _Inspection:
         wanted, per_core = self.attempt.demand.cpus, manager.topology.cpus_per_core
         if wanted % per_core:
             return KubeletShortfall(
-                f"needs {pluralize(wanted, 'CPU')}, which is not a multiple of a core's {per_core} threads"
+                f"requests {pluralize(wanted, 'CPU')}, which is not a multiple of {per_core}, "
+                "the threads per core"
             )
         whole = (self.attempt.cpus.default & ~manager.reserved_physical).bit_count()
         possible = (manager.topology.all_cpus & ~manager.reserved_physical).bit_count() >= wanted
@@ -206,12 +207,15 @@ class _Inspection:
             for mask, _ in masks_of_size(manager.numa_mask, size)
             if affinity & ~mask == 0 and not manager.is_blocked(attempt.memory, mask)
         }
-        amounts = enumeration(_amount(need.resource, need.amount) for need in needs)
+        wanted = [(need.resource, need.amount) for need in needs]
+        amounts = enumeration(_amount(*one) for one in wanted)
         needs_words = f"needs {amounts}"
         if affinity:
+            amounts = enumeration(f"{_figures(*need)[0]} of {need[0]}" for need in wanted)
+            verb = "is" if len(wanted) == 1 else "are"
             needs_words = (
                 f"the Topology Manager chose {name_numas(affinity)} for it, but {amounts} "
-                "are not available there, even together with other NUMA nodes"
+                f"{verb} not available there, even together with other NUMA nodes"
             )
         if not per_mask:
             return KubeletShortfall(f"{needs_words}; {self._groups_text()}")

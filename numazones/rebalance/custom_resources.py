@@ -14,6 +14,7 @@ from numazones.rebalance.protections import Protections
 
 _MAX_DURATION = "87600h"
 _FREE = "free node "
+_POD = "pod "
 _ALIGN = "align pods"
 
 
@@ -84,6 +85,17 @@ def tally_of(goal: str, count: int) -> str:
     return f"{-count} not aligned" if goal == _ALIGN else str(count)
 
 
+def gain_of(goal: str, before: int, after: int, means: str) -> str:
+    """Say what a plan brings, by the title of its goal.
+
+    ``means``: what it takes, such as ``1 eviction``; empty: there is no plan.
+    """
+    if goal.startswith(_POD) and " " not in goal.removeprefix(_POD) and not before:
+        return f"{goal}: does not fit now" + (f"; fits after {means}" if after else "")
+    now = f"{goal}: {tally_of(goal, before)} now"
+    return f"{now}, {tally_of(goal, after)} after {means}" if means else now
+
+
 def title(goal: Goal) -> str:
     """Say in one line what a goal is; equal goals have equal titles."""
     if isinstance(goal, Vacate):
@@ -96,4 +108,4 @@ def title(goal: Goal) -> str:
     if not wanted.pods:
         return f"shape {wanted.name}" + ("" if wanted.count is None else f" x{wanted.count}")
     more = f" and {len(wanted.pods) - 1} more" if len(wanted.pods) > 1 else ""
-    return f"pod {wanted.name}{more}"
+    return f"{_POD}{wanted.name}{more}"

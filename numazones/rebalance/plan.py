@@ -10,7 +10,7 @@ from typing import Any
 
 from numazones.api.rebalance import RebalancePolicy
 from numazones.cluster.dump import Dump, items_of
-from numazones.rebalance.custom_resources import policy_of, standing_goals, tally_of
+from numazones.rebalance.custom_resources import gain_of, policy_of, standing_goals
 from numazones.rebalance.dump import situation_of
 from numazones.rebalance.goals import pending_goals
 from numazones.rebalance.moves import Move
@@ -42,10 +42,9 @@ class Plan:
 
 
 def _lines(goal: PolicyReport) -> list[str]:
-    before, after = (tally_of(goal.goal, count) for count in (goal.before, goal.after))
     moves = [move for made in goal.plans for move in made.moves]
     return [
-        f"{goal.goal}: {before} now, {after} after {pluralize(goal.evictions, 'eviction')}",
+        gain_of(goal.goal, goal.before, goal.after, pluralize(goal.evictions, "eviction") if moves else ""),
         *(f"  {move.pod.full_name}: {move.source} -> {move.target}" for move in moves),
         *(() if moves else (f"  {goal.reason}",)),
     ]
@@ -70,7 +69,7 @@ def plan(
     >>> shape = {"name": "large", "resources": {"cpu": "6"}, "count": 1}
     >>> policy = {"metadata": {"name": "room"}, "spec": {"goals": {"shapes": [shape]}}}
     >>> print(plan([node], policy))
-    shape large x1: 0 now, 0 after 0 evictions
+    shape large x1: 0 now
       no pod may be moved
     """
     spec = RebalancePolicy.from_api(policy, strict=True).spec

@@ -191,14 +191,14 @@ class _Planning:
         if not self._movable:
             return f"no pod may be moved{spared}"
         within = pluralize(self._policy.max_evictions, "eviction")
-        late = " before time ran out" if self._expired() else ""
+        result = "was found before time ran out" if self._expired() else "helps"
         barred = pluralize(len(self._forbidden), "move")
         besides = (
             f"; excluded until the cooldown ends: {barred} of plans that failed or were rejected"
             if self._forbidden
             else ""
         )
-        return f"no plan was found within {within}{late}{besides}{spared}"
+        return f"no plan with up to {within} {result}{besides}{spared}"
 
     def _cooling(self) -> str:
         """Say how many pods stay, and until when, because a pod of the same owner was moved recently."""

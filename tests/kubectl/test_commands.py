@@ -426,7 +426,7 @@ def test_plan_for_a_dump_without_pods_asks_for_them(run: Run, tmp_path: Path) ->
 def test_plan_moves_nothing_that_no_owner_replaces(run: Run, dump: Path) -> None:
     result = run("plan", "-f", dump)
     assert result.return_value == 1
-    assert "0 now, 0 after 0 plans with 0 evictions" in result.output
+    assert ": does not fit now\n" in result.output
     assert "  2 pods stay: nothing recreates a pod without an owner (rule FailedBarePods)" in result.output
 
 
@@ -537,8 +537,8 @@ def test_repeatedly_rejected_replicas_count_as_a_loop(run: Run, tmp_path: Path) 
     result = run("why", "rs/web", "-n", "team", "-f", written(tmp_path / "dump.json", [*cluster(), *pods]))
     assert result.output.splitlines()[1:3] == [
         (
-            "3 of its pods were rejected since 2026-11-20T10:00:00Z, the last at 2026-11-20T10:02:00Z "
-            "(3 TopologyAffinityError); now 1 running, 1 starting, 1 waiting"
+            "3 pods of ReplicaSet web have been rejected since 2026-11-20T10:00:00Z, the last at "
+            "2026-11-20T10:02:00Z (3 TopologyAffinityError); now 1 running, 1 starting, 1 waiting"
         ),
         (
             "Its controller replaces each rejected pod, so this repeats until one fits; the scheduling "

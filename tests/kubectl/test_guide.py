@@ -47,9 +47,12 @@ def test_a_plan_for_a_waiting_pod_reaches_its_goal(run: Run) -> None:
 
 
 def test_one_of_a_thing_is_singular(run: Run) -> None:
-    assert "0 now, 1 after 1 plan with 1 eviction\n" in run("plan", "-f", DUMP).output
+    assert "does not fit now; fits after 1 eviction\n" in run("plan", "-f", DUMP).output
     why = run("why", "rs/trainer", "-n", "team", "-f", DUMP).output
-    assert "1 of its pods was rejected since 2026-11-20T10:00:00Z (1 TopologyAffinityError)" in why
+    assert (
+        "1 pod of ReplicaSet trainer has been rejected since 2026-11-20T10:00:00Z (1 TopologyAffinityError)"
+        in why
+    )
 
 
 def test_a_pod_that_runs_has_nothing_to_be_explained(run: Run) -> None:

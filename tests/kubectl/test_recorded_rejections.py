@@ -469,7 +469,7 @@ class Reader:
             (
                 (
                     rf"the Topology Manager chose (?P<chosen>{_NUMAS}) for it, but (?P<needed>.+?) "
-                    r"are not available there, even together with other NUMA nodes"
+                    r"(?:is|are) not available there, even together with other NUMA nodes"
                     rf"(?:; at most (?P<most>.+?) (?:is|are) free, on (?P<where>{_NUMAS}))?"
                     rf"(?:(?:; | \(){_BINDS}\)?)?"
                 ),
@@ -498,7 +498,10 @@ class Reader:
                 self.widths,
             ),
             (
-                r"needs (?P<cpus>\d+) CPUs?, which is not a multiple of a core's (?P<threads>\d+) threads",
+                (
+                    r"requests (?P<cpus>\d+) CPUs?, which is not a multiple of (?P<threads>\d+), "
+                    r"the threads per core"
+                ),
                 self.cores,
             ),
         )
@@ -535,7 +538,7 @@ class Reader:
         policy = self.states[moment.node.name].kubelet.topology
         whole, then = self.step(None, moment.node.name) if moment.node.scope == "pod" else (asked, moment)
         assert chosen == frozenset(cpuset.ids(merge(whole, then, policy).affinity or 0))
-        needed = amounts_in(match["needed"])
+        needed = amounts_in(match["needed"].replace(" of ", " "))
         assert needed.keys() == {name for name in asked if is_bytes(name)}
         for resource, figure in needed.items():
             self.true(figure, asked[resource], match[0])

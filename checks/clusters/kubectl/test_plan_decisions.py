@@ -105,7 +105,7 @@ async def test_an_approval_shows_the_plan_and_is_written(cluster: Cluster) -> No
     await cluster.plan(phase="Proposed", message="proven by simulation")
     code, said = await cluster.run("approve", "rbr/keep-room-1", "--yes")
     assert said == (
-        "keep-room-1: pod team/trainer: 0 now, 1 after 1 eviction\n"
+        "keep-room-1: pod team/trainer: does not fit now; fits after 1 eviction\n"
         "POD          FROM         TO           WHY\n"
         "team/web-1   worker-1 0   worker-2 1   free CPUs on one NUMA node of worker-1 grow from 4 to 7\n"
         "keep-room-1 is approved: it is checked again, then executed one eviction at a time\n"
@@ -372,7 +372,7 @@ async def test_completion_offers_what_can_still_be_decided(cluster: Cluster) -> 
         output, _ = await process.communicate()
         if output != NOTHING:
             break
-    assert output.decode() == "a-1\tProposed: pod team/trainer: 0 now, 1 after 1 eviction\n:4\n"
+    assert output.decode() == "a-1\tProposed: pod team/trainer: does not fit now; fits after 1 eviction\n:4\n"
 
 
 def test_completion_is_silent_where_no_cluster_answers(tmp_path: Path) -> None:

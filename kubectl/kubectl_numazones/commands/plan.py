@@ -27,7 +27,7 @@ from numazones.errors import NumazonesError
 from numazones.placement.fragmentation import Shape
 from numazones.prediction import doubts
 from numazones.rebalance.candidates import why_not
-from numazones.rebalance.custom_resources import policy_of, standing_goals, tally
+from numazones.rebalance.custom_resources import gain_of, policy_of, standing_goals, tally
 from numazones.rebalance.goals import Align, FitMore, Goal, Wanted, pending_goals
 from numazones.rebalance.kept_pods import kept_pods
 from numazones.rebalance.moves import Move
@@ -227,13 +227,15 @@ _MOVES: tuple[Column[tuple[int, Move]], ...] = (
 
 
 def _print_plans(goal: Goal, item: PolicyReport) -> None:
-    made = f"{pluralize(len(item.plans), 'plan')} with {pluralize(item.evictions, 'eviction')}"
-    screen.say(f"{item.goal}: {tally(goal, item.before)} now, {tally(goal, item.after)} after {made}")
+    means = pluralize(item.evictions, "eviction") if item.plans else ""
+    if len(item.plans) > 1:
+        means = f"{len(item.plans)} plans with {means}"
+    screen.say(gain_of(item.goal, item.before, item.after, means))
     rows = [(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
     if rows:
         screen.print_table(_MOVES, rows)
     if not _is_reached(goal, item):
-        screen.say(f"  no more plans: {item.reason}")
+        screen.say(f"  {'no more plans: ' if item.plans else ''}{item.reason}")
         for line in kept_pods(item.unmovable):
             screen.say(f"  {line}")
 

@@ -18,6 +18,7 @@ from numazones.cluster.waiting import Wait, latest_messages, scheduler_says
 from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones.placement import Unknown
 from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, Prediction, deciding
+from numazones.wording import pluralize
 
 if TYPE_CHECKING:
     from numazones.advice.misalignment import Misalignment
@@ -229,9 +230,11 @@ def _lines_about_replicas(pods: list[ClusterPod]) -> list[str]:
     since = f"since {first}" + (f", the last at {last}" if last != first else "")
     if len(pods) == 1 and pods[0].controller is None:
         return [f"It was created at {pods[0].created}; {_NOT_TRIED_AGAIN}"]
-    were = "was" if len(rejected) == 1 else "were"
+    owner = rejected[0].controller
+    those = f"{pluralize(len(rejected), 'pod')}{'' if owner is None else f' of {owner.kind} {owner.name}'}"
+    have = "has" if len(rejected) == 1 else "have"
     now = f"{len(bound) - starting} running, {f'{starting} starting, ' * bool(starting)}{waiting} waiting"
-    lines = [f"{len(rejected)} of its pods {were} rejected {since} ({reasons}); now {now}"]
+    lines = [f"{those} {have} been rejected {since} ({reasons}); now {now}"]
     if len(rejected) > 1 and rejected[0].controller is not None:
         lines.append(_LOOP)
     return lines

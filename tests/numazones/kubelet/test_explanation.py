@@ -109,7 +109,7 @@ def test_without_alignment_the_whole_node_is_what_counts(policy: str, cpus: int,
 def test_cpu_count_that_splits_a_core_is_named() -> None:
     strict = node(TWO, policy="none", cpu_options={"full-pcpus-only": "true"})
     assert why(admit(strict, pod("u", container("c", 3)))) == (
-        "needs 3 CPUs, which is not a multiple of a core's 2 threads"
+        "requests 3 CPUs, which is not a multiple of 2, the threads per core"
     )
     assert why(admit(strict, pod("u", container("c", 16)))) == (
         "needs 16 exclusive CPUs in whole cores; 14 CPUs are left on cores without reserved CPUs"

@@ -125,7 +125,7 @@ def test_containers_that_share_need_something_to_share(resource: str, early: boo
         (
             {"memory": "40Gi"},
             (
-                "the Topology Manager chose NUMA node 0 for it, but 40Gi memory are not available there, "
+                "the Topology Manager chose NUMA node 0 for it, but 40Gi of memory is not available there, "
                 "even together with other NUMA nodes; at most 31Gi memory is free, on NUMA nodes 0-1"
             ),
         ),
@@ -143,7 +143,7 @@ def test_the_smt_rule_counts_the_pod_and_not_its_containers() -> None:
     assert admit(managed(cpu_options=full), odd).admitted
     rejected = admit(managed(cpu_options=full), whole(sharing("a"), cpu="3"))
     assert rejected.message == "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"
-    assert explain(rejected).shortfall.startswith("needs 3 CPUs")
+    assert explain(rejected).shortfall.startswith("requests 3 CPUs")
 
 
 def test_pod_with_fractional_cpus_gets_pod_memory_but_no_cpus() -> None:

@@ -108,7 +108,7 @@ def test_nobody_is_evicted_where_the_replacement_would_end_no_better(build: Any)
     full = spread(build, "n1", ("a", 2), ("b", 3), ("wide", 2))
     outcome = found(build.situation([full]))
     assert outcome.plan is None
-    assert outcome.reason == "no plan was found within 5 evictions"
+    assert outcome.reason == "no plan with up to 5 evictions helps"
     assert outcome.before == -1
 
 
@@ -133,7 +133,7 @@ def test_no_pod_is_misaligned_to_align_another(build: Any) -> None:
     here = build.situation([node, other])
     assert measure(Align(), here.cluster) == -2
     outcome = found(here)
-    assert (outcome.plan, outcome.reason) == (None, "no plan was found within 5 evictions")
+    assert (outcome.plan, outcome.reason) == (None, "no plan with up to 5 evictions helps")
     proof = prove(in_vain(here, "little", "large"), Align(), here, Policy())
     assert (proof.holds, proof.reason) == (
         False,

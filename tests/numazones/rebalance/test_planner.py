@@ -88,7 +88,7 @@ def test_the_same_move_again_is_suppressed_by_the_cooldown(build: Any, broken: C
     again = plan(goal, replace(situation, history=history), policy, expired=never)
     assert (again.plan, again.reason) == (
         None,
-        "no plan was found within 5 evictions; 1 pod stays: cooldown until 2026-01-31T12:01:00Z",
+        "no plan with up to 5 evictions helps; 1 pod stays: cooldown until 2026-01-31T12:01:00Z",
     )
     objections = why_not(moved.pod, replace(situation, history=history), policy)
     (objection,) = objections
@@ -233,7 +233,7 @@ def test_the_owners_template_counts_not_the_running_pod(build: Any) -> None:
     ]
     grown = build.pod("t", 3)
     situation = replace(build.situation(nodes), templates={"p-rs": grown})
-    assert plan(shape(5), situation, Policy(), expired=never).reason == "no plan was found within 5 evictions"
+    assert plan(shape(5), situation, Policy(), expired=never).reason == "no plan with up to 5 evictions helps"
 
 
 def test_pending_pod_may_have_to_be_placed_before_the_replacement(build: Any) -> None:
@@ -432,7 +432,7 @@ def test_uncertain_nodes_are_in_no_plan(build: Any, blind: Any) -> None:
 
 def test_time_that_is_up_ends_the_search(build: Any, two_ways: Any) -> None:
     outcome = plan(shape(4), build.situation(two_ways), Policy(), expired=lambda: True)
-    assert outcome.reason == "no plan was found within 5 evictions before time ran out"
+    assert outcome.reason == "no plan with up to 5 evictions was found before time ran out"
 
 
 def test_measuring_counts_what_fits_on_all_nodes(build: Any, two_ways: Any) -> None:
