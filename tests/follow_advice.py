@@ -21,7 +21,7 @@ BACK = re.compile(
 )
 BACK_LATER = re.compile(
     r"move (?P<pod>[^ ,]+)(?:, which holds .+,)? within \S+ "
-    r"\(delete it; its replacement still fits once this pod is placed\)$"
+    r"\(delete it; its replacement still fits once the waiting pod is placed\)$"
 )
 REMOVE = re.compile(r"remove (?P<pod>[^ ,]+).* \(no .+\)$")
 SET = re.compile(r"set (?P<setting>topologyManager\w+): (?P<value>\S+) on (?P<node>[^ ,]+)")

@@ -337,7 +337,7 @@ def _without(
 def _way_back(move: Move) -> str:
     """Say how a pod that is deleted gets a better place on the node that it leaves."""
     if move.after_pending:
-        return " (delete it; its replacement still fits once this pod is placed)"
+        return " (delete it; its replacement still fits once the waiting pod is placed)"
     return " (delete it; its replacement gets a better placement there)"
 
 

@@ -278,7 +278,7 @@ ASK = re.compile(r"(?:request| and) (?P<wishes>.+?)(?: instead of \S+)? in conta
 REMOVE = re.compile(r"remove team/(?P<uid>[^ ,]+)(?:, which holds .+)? \(no node would then admit .+\)")
 BACK = re.compile(
     r"move team/(?P<uid>[^ ,]+)(?:, which holds .+,)? within worker "
-    r"\(delete it; its replacement (?:gets .+ there|(?P<later>still fits once this pod is placed))\)"
+    r"\(delete it; its replacement (?:gets .+ there|(?P<later>still fits once the waiting pod is placed))\)"
 )
 SET = re.compile(r"set (?P<name>\w+): (?P<value>\S+) on worker.* \(on a drained node\)")
 

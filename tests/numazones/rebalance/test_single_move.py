@@ -65,7 +65,7 @@ def test_pod_returns_if_its_replacement_fits_with_the_waiting_pod(build: Builder
     assert [one.sentence for one in advised(wanted, node, situation)] == [
         (
             "move default/small, which holds 2 CPUs, within n "
-            "(delete it; its replacement still fits once this pod is placed)"
+            "(delete it; its replacement still fits once the waiting pod is placed)"
         ),
         "remove default/other, which holds 2 CPUs (no node would then admit its replacement)",
     ]
