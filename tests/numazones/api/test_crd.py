@@ -135,7 +135,7 @@ def test_numazones_have_the_columns_that_people_ask_for() -> None:
 
 def test_recommendations_have_the_columns_that_read_well() -> None:
     shown = columns("RebalanceRecommendation", wide=False)
-    assert shown == ["GOAL", "MOVES", "EVICTIONS", "GAIN", "PHASE", "AGE"]
+    assert shown == ["GOAL", "MOVES", "EVICTED", "GAIN", "PHASE", "AGE"]
 
 
 @pytest.mark.parametrize("kind", DEFINITIONS)
