@@ -163,7 +163,14 @@ def _parse_text(text: str) -> Quantity:
 
 
 def unit_meant(text: str) -> str:
-    """Return ``; write 1Gi or 1G`` for an amount in bytes such as 1GB; empty for any other text."""
+    """Return what to write instead of an amount with a unit that Kubernetes lacks, for the end of a sentence.
+
+    Args:
+        text: the amount, such as 1GB; the answer is empty for any other text.
+
+    >>> unit_meant("1GB")
+    '; write 1Gi or 1G'
+    """
     match = _BYTES.fullmatch(text.strip())
     if match is None:
         return ""
