@@ -367,13 +367,16 @@ _FAILING = {
         "[JSONPatch{op: 'remove', path: '/data/a'}, dyn({'op': 'x'})]",
         "should evaluate to array of JSONPatch",
     ),
-    "a-type-as-value": ("[JSONPatch{op: 'add', path: '/data/c', value: int}]", "cannot be written as JSON"),
+    "a-type-as-value": ("[JSONPatch{op: 'add', path: '/data/c', value: int}]", "cannot be converted to JSON"),
     "an-optional-value": ("[JSONPatch{op: 'add', path: '/data/c', value: object.?data}]", "orValue"),
     "a-quantity-as-value": (
         "[JSONPatch{op: 'add', path: '/data/c', value: quantity('1')}]",
-        "a quantity cannot be written as JSON",
+        "a quantity cannot be converted to JSON",
     ),
-    "keys-that-are-numbers": ("[JSONPatch{op: 'add', path: '/data', value: {1: 'a'}}]", "no field name"),
+    "keys-that-are-numbers": (
+        "[JSONPatch{op: 'add', path: '/data', value: {1: 'a'}}]",
+        "cannot be a JSON field name",
+    ),
     "optional-values": ("[JSONPatch{op: 'add', path: '/data/c', value: [{'a': object.?data}]}]", "orValue"),
     "growing-format": (
         "[JSONPatch{op: '%s%s'.format(["

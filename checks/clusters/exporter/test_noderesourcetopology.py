@@ -131,14 +131,14 @@ async def test_object_of_another_writer_is_left_alone_and_logged_once(
     fake.fail(409, conflict, after=1, reason="Conflict")
     assert await publisher.publish(zones()) == 0
     assert fake.topology["zones"] == THEIRS["zones"]
-    assert "because another program does: " + conflict in caplog.text
+    assert "because another program writes it: " + conflict in caplog.text
     fake.requests.clear()
     assert await publisher.publish(zones(available="20")) == 0
     assert fake.requests == []
     clock.now += RESYNC_SECONDS
     fake.fail(409, conflict, after=1, reason="Conflict")
     assert await publisher.publish(zones()) == 0
-    assert caplog.text.count("because another program does") == 1
+    assert caplog.text.count("because another program writes it") == 1
 
 
 async def test_once_the_other_writer_has_gone_the_object_is_ours(
