@@ -82,7 +82,7 @@ async def test_zones_follow_slices_and_claims_and_predictions_locate_devices(tmp
 
         message = await eventually(predicted, what="the pod has a prediction")
         assert f"{NODE} would place the pod on NUMA node" in message
-        assert "devices (2 on NUMA node 1); alignment is not guaranteed" in message
+        assert f"{GPU} devices (2 on NUMA node 1); alignment is not guaranteed" in message
 
         cpus = resource_slice(
             device("cpudevnuma000", 0), name="cpus", driver=CPU_DRIVER, node=NODE, pool=NODE
