@@ -546,7 +546,7 @@ def matching_reservations(
 def _cure_of_sum(config: KubeletConfiguration, kind: str, reserved: Quantity, expected: Quantity) -> str:
     if kind != MEMORY:
         return cures.no_reservation_of(kind)
-    kept = str(config.kept_memory or "") or "kubeReserved, systemReserved and evictionHard together"
+    kept = str(config.kept_memory) or "kubeReserved, systemReserved and evictionHard together"
     more = quantity.format_bytes(abs(reserved.value() - expected.value()))
     way = "more" if reserved > expected else "less"
     return cures.matching_reservations(in_bytes(expected), kept, f"{more} {way}")

@@ -163,8 +163,8 @@ def test_one_numa_node_is_preferred_where_it_holds_enough() -> None:
     everything = sum(manager.allocatable["memory"])
     all_of_it = manager.container_hints(state, "u", "c", (("memory", everything),), {})
     assert all_of_it[0].all() == (Hint(0b11, True),)
-    too_much = manager.container_hints(state, "u", "c", (("memory", everything + 1),), {})
-    assert too_much[0].all() == (Hint(None, True),)
+    (too_much,) = manager.container_hints(state, "u", "c", (("memory", everything + 1),), {})
+    assert (too_much.resource, too_much.all()) == ("memory", (Hint(None, True),))
 
 
 def test_memory_hints_keep_grouped_and_single_numa_nodes_apart() -> None:

@@ -334,7 +334,7 @@ def test_of_several_ways_to_one_affinity_the_best_scored_counts(low: int) -> Non
     scores = {("cpu", 1 << low): 90, ("cpu", 0b11): 10, (GPU, 1 << low): 10, (GPU, 2 >> low): 70}
     cpus = ResourceHints("cpu", (), lambda: (1 << low, 0b11))
     gpus = ResourceHints(GPU, (), lambda: (0b01, 0b10))
-    merged = manager.merge_non_preferred([cpus, gpus], lambda resource, mask: scores[resource, mask])
+    merged, _ = manager.merge([cpus, gpus], None, lambda resource, mask: scores[resource, mask])
     assert merged.affinity == 1 << low
 
 

@@ -319,6 +319,13 @@ def test_policy_none_does_not_look_at_its_options() -> None:
     assert TopologyManager.start(configuration("none", options={"nearest": "x"}), machine()).policy == "none"
 
 
+def test_misspelt_option_is_answered_with_the_one_meant() -> None:
+    misspelt = configuration(options={"prefer-closest-numa-node": "true"})
+    with pytest.raises(InvalidConfiguration) as rejected:
+        TopologyManager.start(misspelt, machine())
+    assert rejected.value.cure.endswith("did you mean prefer-closest-numa-nodes?")
+
+
 def test_more_numa_nodes_than_allowed_are_rejected() -> None:
     beyond_masks = (*range(8), 64)
     for hardware, cure in (
