@@ -316,9 +316,8 @@ class CPUManager:
 
     def _is_socket_aligned(self, mask: int, fewest: int) -> bool:
         topology = self.topology
-        per_socket = len(topology.numas) // len(
-            topology.sockets
-        )  # at least 1, else the kubelet does not start
+        # At least 1: the kubelet does not start with more sockets than NUMA nodes.
+        per_socket = len(topology.numas) // len(topology.sockets)
         return topology.socket_count(mask) == -(-fewest // per_socket)
 
 

@@ -1,8 +1,11 @@
 """Reserved CPUs, hints and exclusive assignments of the static policy."""
 
+from typing import Any
+
 import pytest
 
 from numazones import cpuset
+from numazones.kubelet import cures
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.cpu_manager import CPUManager, CPUState
@@ -35,6 +38,23 @@ def manager(reserved: str = "0", **options: str) -> CPUManager:
 def test_reserved_cpus_are_taken_like_any_others(amount: str, options: dict[str, str], reserved: str) -> None:
     config = configuration("none", reserved="", cpu_options=options, kubeReserved={"cpu": amount})
     assert cpuset.format(CPUManager.start(config, CPUTopology(TWO)).reserved) == reserved
+
+
+def test_cores_of_reserved_cpus_are_reserved_as_a_whole() -> None:
+    assert cpuset.format(manager("2").reserved_physical) == "2,10"
+
+
+@pytest.mark.parametrize(
+    ("config", "cure"),
+    [
+        ({"reserved": ""}, cures.RESERVED_CPUS),
+        ({"cpu_options": {"full-pcpu-only": "true"}}, "did you mean full-pcpus-only?"),
+    ],
+)
+def test_rejected_configuration_comes_with_its_cure(config: dict[str, Any], cure: str) -> None:
+    with pytest.raises(InvalidConfiguration) as rejected:
+        CPUManager.start(configuration(**config), CPUTopology(TWO))
+    assert rejected.value.cure.endswith(cure)
 
 
 def test_the_shared_set_keeps_reserved_cpus_unless_reservation_is_strict() -> None:
