@@ -269,6 +269,9 @@ def test_unregistered_resource_is_rejected_while_held_and_skipped_otherwise() ->
     with pytest.raises(Rejection, match="due to cannot allocate unregistered device vendor/gpu,"):
         allocate(held)
     assert allocate(held.release("other")) == DeviceState()
+    for state, lists in ((held, 1), (DeviceState(), 0)):
+        hints = manager.container_hints(state, "u", "c", (("vendor/gpu", 1),), {})
+        assert len(list(hints)) == lists
 
 
 def test_resources_served_by_dynamic_resource_allocation_are_skipped() -> None:
