@@ -127,6 +127,25 @@ def test_container_scope_may_split_a_pod() -> None:
     assert [given.affinity.affinity for given in admission.containers.values()] == [0b01, 0b10]
 
 
+def test_container_reuses_the_cpus_of_every_init_container() -> None:
+    init = (container("wide", 6), container("narrow", 2))
+    containers = admit(node(machine(2, cores=4)), pod("u", container("app", 6), init=init)).containers
+    assert containers["narrow"].cpus & ~containers["wide"].cpus == 0
+    assert containers["app"].cpus == containers["wide"].cpus
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (({}, pod("u")), "use build.node or node_from_zones; for a ClusterNode, pass its state"),
+        ((node(), {}), "use build.pod or Pod.from_api"),
+    ],
+)
+def test_wrong_arguments_are_answered_with_what_to_pass(arguments: tuple[Any, Any], answer: str) -> None:
+    with pytest.raises(TypeError, match=f"; {answer}$"):
+        admit(*arguments)
+
+
 def test_sidecars_count_towards_the_pod_with_what_starts_after_them() -> None:
     start = node(machine(2, cores=4), scope="pod", memory="None")
     init = (container("before", 8), sidecar("side", 2), container("after", 6))

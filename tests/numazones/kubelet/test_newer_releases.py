@@ -356,6 +356,15 @@ def test_what_pods_hold_of_each_resource_scores_by_itself(resource: str, holder:
     assert second.containers["c"].affinity.affinity == 0b10
 
 
+def test_little_that_is_held_still_counts_by_the_percent() -> None:
+    options = {"numa-allocation-strategy": "least-allocated"}
+    state: Node = node(machine(2), options=options, version="1.38")
+    for uid, memory, affinity in (("two", "400Mi", 0b01), ("one", "200Mi", 0b10), ("next", "1Mi", 0b10)):
+        decision = admit(state, pod(uid, container("c", "500m", memory)))
+        assert decision.containers["c"].affinity.affinity == affinity
+        state = decision.node
+
+
 @pytest.mark.parametrize(("strategy", "numas"), [("most-allocated", 0b01), ("least-allocated", 0b10)])
 def test_each_container_sees_what_those_before_it_hold(strategy: str, numas: int) -> None:
     options = {"numa-allocation-strategy": strategy}
