@@ -77,7 +77,7 @@ class HeldRoom:
         rest = [pod for pod in coming if pod.uid != uid]
         if len(rest) == len(coming):
             raise fault
-        self.state.faults.take(of_pod(fault.objects[0]), fault)  # type: ignore[arg-type]
+        self.state.faults.take({}, fault)  # which names the pod itself
         return rest
 
     def holds(self, uid: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.waiting import RELEASED
-from numazones.object_faults import ObjectFault
+from numazones.object_faults import NodeName, ObjectFault
 from numazones.prediction.forecast import NodeAnswer, PodKind, ask
 from numazones.prediction.held_room import MAX_NODES, RELEASE_SECONDS, ArrivalPath, Hold, with_held
 from numazones_operator.prevention.held_room import NOMINATION_SECONDS, HeldRoom
@@ -305,7 +305,8 @@ def test_room_is_held_for_others_without_the_pod_at_fault(monkeypatch: pytest.Mo
     error = ZeroDivisionError("division by zero")
     assert cluster.held.without_faulty([one, other], ObjectFault.about(error, other, asking)) == [one]
     assert told == ["other"]
-    for foreign in (ObjectFault(error), ObjectFault.about(error, asking, one)):
+    others = (ObjectFault(error), ObjectFault.about(error, asking, one))
+    for foreign in (*others, ObjectFault.about(error, NodeName("a"), one)):
         with pytest.raises(ObjectFault):
             cluster.held.without_faulty([one, other], foreign)
     assert told == ["other"]
