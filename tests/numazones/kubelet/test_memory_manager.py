@@ -201,8 +201,12 @@ def test_reusable_memory_suffices_where_none_is_free() -> None:
         ({(0b11, "memory"): 31 * GI - 1}, (Hint(None, True),)),
         ({}, (Hint(None, True),)),
     ):
+        assert full.kubelet.memory.given(full.memory, "hugepages-2Mi", 0b11) == 0
         found = full.kubelet.memory.container_hints(full.memory, "u", "c", requests, reusable)
         assert found[0].all() == hints
+    elsewhere = {(0b01, "memory"): GI}
+    (found_there,) = full.kubelet.memory.container_hints(full.memory, "u", "c", (("memory", 1),), elsewhere)
+    assert found_there.all() == (Hint(None, True),)  # NUMA node 0 is in a group with 1
 
 
 def test_request_for_a_whole_numa_node_fits() -> None:
@@ -241,6 +245,7 @@ def test_numa_nodes_offer_free_and_reusable_memory_outside_groups() -> None:
 FRESH = memory_node("restricted")
 SINGLE = admit(FRESH, asking("small", "1Gi")).node
 GROUPED = admit(FRESH, asking("wide", "20Gi")).node
+FIRST_FULL = admit(FRESH, asking("wide", "15Gi")).node
 
 
 @pytest.mark.parametrize(
@@ -261,6 +266,7 @@ GROUPED = admit(FRESH, asking("wide", "20Gi")).node
             "failed to get the default NUMA affinity, no NUMA nodes with enough memory is available",
         ),
         (GROUPED, Hint(None, False), GI, 0b11),
+        (FIRST_FULL, Hint(None, False), GI, 0b10),
         (GROUPED, Hint(None, True), GI, "failed to find the default preferred hint"),
         (SINGLE, Hint(0b11, True), GI, "preferred hint violates NUMA node allocation"),
     ],
