@@ -11,7 +11,7 @@ from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.cluster import read, source_options
 from kubectl_numazones.reading.manifests import Manifest, TemplatePods, read_manifest, shared_pool_notes
-from kubectl_numazones.reading.shapes import ShapeType
+from kubectl_numazones.reading.parsed import SHAPE
 from kubectl_numazones.reading.source import Source
 from numazones import cpuset
 from numazones.advice.changes import Advice
@@ -122,7 +122,7 @@ def _belongs_in_shape(_ctx: click.Context, param: click.Parameter, amount: str |
 
 
 @click.command("fit", epilog=_EPILOG)
-@click.argument("shape", type=ShapeType(), required=False, metavar="[SHAPE]")
+@click.argument("shape", type=SHAPE, required=False, metavar="[SHAPE]")
 @click.option("--cpu", hidden=True, expose_value=False, callback=_belongs_in_shape)
 @click.option("--memory", hidden=True, expose_value=False, callback=_belongs_in_shape)
 @click.option(

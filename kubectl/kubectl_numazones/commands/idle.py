@@ -11,8 +11,8 @@ from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.printing.zone_figures import NodeWithoutFigures
 from kubectl_numazones.reading.cluster import read, source_options
+from kubectl_numazones.reading.parsed import SHAPE
 from kubectl_numazones.reading.selection import all_namespaces_option, none_here
-from kubectl_numazones.reading.shapes import ShapeType
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.reading.usage import UsageSource, prometheus_options, read_usage
 from numazones.advice.right_sizing import IDLE_BELOW, IdleContainer, right_sizing
@@ -59,7 +59,7 @@ class IdleDocument:
 @all_namespaces_option
 @click.option(
     "--shape",
-    type=ShapeType(),
+    type=SHAPE,
     metavar="SHAPE",
     help="Count how many more pods of this shape would fit.  [default: CPUs of the first container listed]",
 )

@@ -15,8 +15,8 @@ from kubectl_numazones.reading.cluster import ClusterView, NotThere, read, sourc
 from kubectl_numazones.reading.file_content import read_file
 from kubectl_numazones.reading.files import has_pod_list
 from kubectl_numazones.reading.names import OWNER_TYPES, POD_TYPES, complete_pods, joined
+from kubectl_numazones.reading.parsed import SHAPE
 from kubectl_numazones.reading.selection import check_names, selector_option
-from kubectl_numazones.reading.shapes import ShapeType
 from kubectl_numazones.reading.source import Source
 from numazones.api.meta import API_VERSION
 from numazones.api.rebalance import RebalancePolicy
@@ -71,7 +71,7 @@ class PlanDocument:
 @click.option(
     "--shape",
     "shapes",
-    type=ShapeType(),
+    type=SHAPE,
     multiple=True,
     metavar="SHAPE",
     help="Make room for pods of this shape, as many as possible.",

@@ -12,8 +12,8 @@ from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import ClusterView, read, source_options
 from kubectl_numazones.reading.files import documents as documents_of
+from kubectl_numazones.reading.parsed import SHAPE
 from kubectl_numazones.reading.pod_reports import reports_about
-from kubectl_numazones.reading.shapes import ShapeType
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.reading.usage import UsageSource, prometheus_options, read_usage
 from kubectl_numazones.stuck.outlooks import Outlooks
@@ -70,7 +70,7 @@ Examples:
 @click.option(
     "--shape",
     "shapes",
-    type=ShapeType(),
+    type=SHAPE,
     multiple=True,
     default=("cpu=4", "cpu=8", "cpu=16"),
     show_default=True,

@@ -17,8 +17,8 @@ from kubectl_numazones.experiments.groups import pod_groups
 from kubectl_numazones.printing import screen
 from kubectl_numazones.reading import recording
 from kubectl_numazones.reading.cluster import NotThere, read, source_options
+from kubectl_numazones.reading.parsed import SHAPE
 from kubectl_numazones.reading.recorded_files import is_recording
-from kubectl_numazones.reading.shapes import ShapeType
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.reading.usage import UsageSource, prometheus_options, read_usage
 from numazones.advice.right_sizing import resized
@@ -142,7 +142,7 @@ _OPTIONS = (
     ),
     click.option(
         "--shape",
-        type=ShapeType(),
+        type=SHAPE,
         metavar="SHAPE",
         help="Treat CPUs as stranded if no further pod of this shape can use them; placement=shapes keeps "
         "room for such pods. Default: the largest shape that fits on one NUMA node; for placement=shapes, "

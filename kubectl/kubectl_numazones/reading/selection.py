@@ -5,21 +5,8 @@ from typing import Any
 
 import click
 
-from numazones.apimachinery.label_selector import InvalidSelector, LabelSelector
-
-
-class _SelectorType(click.ParamType[LabelSelector]):
-    """Reads the value of ``-l``."""
-
-    name = "selector"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> LabelSelector:
-        if isinstance(value, LabelSelector):
-            return value
-        try:
-            return LabelSelector.parse(str(value))
-        except InvalidSelector as error:
-            return self.fail(str(error), param, ctx)
+from kubectl_numazones.reading.parsed import SELECTOR
+from numazones.apimachinery.label_selector import LabelSelector
 
 
 def selector_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -27,7 +14,7 @@ def selector_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., A
     return click.option(
         "-l",
         "--selector",
-        type=_SelectorType(),
+        type=SELECTOR,
         metavar="SELECTOR",
         help=f"Only {what} with these labels, such as app=web,tier!=db,zone in (a,b).",
     )
