@@ -17,7 +17,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from numazones_client import ClusterConfig
 from numazones_exporter.metrics import ExporterMetrics
 from numazones_exporter.sources.cgroups import CgroupReader
-from numazones_exporter.usage_metrics import Usage
+from numazones_exporter.usage_metrics import CPUUsageTracker
 from numazones_operator.metrics.registry import GaugeCollector
 from numazones_operator.options import OperatorOptions
 from numazones_operator.process import Operator
@@ -83,7 +83,7 @@ def written(program: str, pages: Mapping[str, str]) -> dict[str, str]:
 def exporter_metrics() -> Iterator[Registered]:
     """Every metric of the exporter."""
     registry = CollectorRegistry()
-    usage = Usage(Path("/proc"), Path("/sys"))
+    usage = CPUUsageTracker(Path("/proc"), Path("/sys"))
     ExporterMetrics(registry, cgroups=CgroupReader(Path("/sys/fs/cgroup")), usage=usage)
     yield from _of(registry)
 

@@ -21,7 +21,7 @@ _LONGEST = 1e7
 """Seconds between two readings; stolen time can jump to centuries when a virtual machine moves."""
 
 
-class ContainerName(NamedTuple):
+class ContainerLabels(NamedTuple):
     """Labels of a container; of a pod that holds CPUs as a whole, ``container`` is empty."""
 
     namespace: str
@@ -36,7 +36,7 @@ class CPUKinds:
     node: str = ""
     cpus: Mapping[tuple[int, str], CPUSet] = field(default_factory=dict)
     """(NUMA id, kind) → its CPUs, where there are any; offline ones, too."""
-    containers: Mapping[tuple[ContainerName, str], CPUSet] = field(default_factory=dict)
+    containers: Mapping[tuple[ContainerLabels, str], CPUSet] = field(default_factory=dict)
     """(container, uid of its pod) → its exclusive CPUs."""
     online: CPUSet = 0
     numas: tuple[int, ...] = ()
@@ -78,11 +78,11 @@ def _by_kind(snapshot: NodeSnapshot) -> dict[str, CPUSet]:
     return {EXCLUSIVE: exclusive, RESERVED: reserved, SHARED: shared, UNKNOWN: rest & ~shared}
 
 
-def _holders(holders: Iterable[ContainerHolding]) -> dict[tuple[ContainerName, str], CPUSet]:
-    found: dict[tuple[ContainerName, str], CPUSet] = {}
+def _holders(holders: Iterable[ContainerHolding]) -> dict[tuple[ContainerLabels, str], CPUSet]:
+    found: dict[tuple[ContainerLabels, str], CPUSet] = {}
     for one in holders:
         if one.cpus:
-            key = ContainerName(one.namespace, one.pod, one.container), one.uid
+            key = ContainerLabels(one.namespace, one.pod, one.container), one.uid
             found[key] = found.get(key, 0) | one.cpus
     return found
 
@@ -103,7 +103,7 @@ class CPUUsage:
         self.kinds = CPUKinds()
         self.seconds: dict[tuple[int, str], list[float]] = {}
         """(NUMA id, kind) → seconds by mode."""
-        self.containers: dict[tuple[ContainerName, str], ContainerUse] = {}
+        self.containers: dict[tuple[ContainerLabels, str], ContainerUse] = {}
         self.measured = False
         """Whether the kernel's counts could be read."""
         self._last: Mapping[int, CPUTimes] = {}

@@ -62,7 +62,7 @@ from numazones_exporter.triggers import (
     KubeletFilesWatch,
     Wakeups,
 )
-from numazones_exporter.usage_metrics import Usage
+from numazones_exporter.usage_metrics import CPUUsageTracker
 from numazones_exporter.watched_pods import WatchedPods
 from numazones_exporter.watched_zones import WatchedZones
 from numazones_node.problems import Problem
@@ -129,7 +129,7 @@ async def serve(
     """Export the node until ``stop`` is set; ``listening`` receives the port of the HTTP server."""
     registry = registry or CollectorRegistry()
     cgroups = None if options.cgroups is None else CgroupReader(options.cgroups)
-    usage = Usage(options.procfs, options.sysfs, interval=options.interval)
+    usage = CPUUsageTracker(options.procfs, options.sysfs, interval=options.interval)
     metrics = ExporterMetrics(registry, cgroups=cgroups, usage=usage)
     metrics.landlock.set(confinement.enforced)
     state = Health(options.interval)

@@ -20,7 +20,7 @@ from numazones.cpuset import CPUSet
 from numazones_exporter.observation import ORDER
 from numazones_exporter.resident_memory import confines, resident_memory
 from numazones_exporter.sources.cgroups import CgroupReader
-from numazones_exporter.usage_metrics import SOURCES, Usage, UsageCollector
+from numazones_exporter.usage_metrics import SOURCES, CPUUsageTracker, UsageCollector
 from numazones_node.problems import SourceError
 from numazones_program import self_metrics
 from numazones_program.gauges import gauge, zone_gauges
@@ -47,7 +47,11 @@ class ExporterMetrics:
     """Every metric of the exporter, in one registry."""
 
     def __init__(
-        self, registry: CollectorRegistry, *, cgroups: CgroupReader | None = None, usage: Usage | None = None
+        self,
+        registry: CollectorRegistry,
+        *,
+        cgroups: CgroupReader | None = None,
+        usage: CPUUsageTracker | None = None,
     ) -> None:
         """Register everything; what ``cgroups`` counts, and what ``usage`` measures, where they are given."""
         self.registry = registry

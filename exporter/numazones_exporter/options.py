@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import click
 
-from numazones_exporter.setting_kinds import NodeName, ObjectKinds, SourceSetting
+from numazones_exporter.setting_kinds import NodeNameSetting, ObjectKinds, SourceSetting
 from numazones_program.addresses import Address
 from numazones_program.settings import DURATION, PATH, REQUIRED, setting
 
@@ -31,7 +31,7 @@ class Options:
     node_name: str = setting(
         REQUIRED,
         "Name of the node.  [default: this machine's host name]",
-        kind=NodeName(),
+        kind=NodeNameSetting(),
         metavar="NAME",
         variable="NODE_NAME",
     )

@@ -65,7 +65,7 @@ class SourceSetting(SettingKind):
         return text
 
 
-class NodeName(SettingKind):
+class NodeNameSetting(SettingKind):
     """A node's name: a DNS subdomain."""
 
     name = "name"

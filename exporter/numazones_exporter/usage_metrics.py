@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from numazones import cpuset
 from numazones.api.snapshot import NodeSnapshot
-from numazones_exporter.cpu_usage import EXCLUSIVE, ContainerName, ContainerUse, CPUKinds, CPUUsage
+from numazones_exporter.cpu_usage import EXCLUSIVE, ContainerLabels, ContainerUse, CPUKinds, CPUUsage
 from numazones_exporter.sources import numa_usage
 from numazones_exporter.sources.cpu_times import CPU_TIMES, MODES, CPUTimesReader
 from numazones_exporter.sources.interrupts import (
@@ -37,12 +37,12 @@ SOURCES = (CPU_TIMES, NUMA_MEMORY, INTERRUPTS)
 """What is read, as metrics and logs name it."""
 _WORST = 10
 _NUMA = ("node", "numa_node")
-_CONTAINER = ("node", *ContainerName._fields)
+_CONTAINER = ("node", *ContainerLabels._fields)
 
 _log = logging.getLogger(__name__)
 
 
-class Usage:
+class CPUUsageTracker:
     """What CPUs do, kept up between the main loop, which knows who holds them, and scrapes."""
 
     def __init__(
@@ -135,7 +135,7 @@ class Usage:
 class UsageCollector(Collector):
     """Writes the metrics out, and logs once what of them is absent."""
 
-    def __init__(self, usage: Usage, count_error: Callable[[str], None]) -> None:
+    def __init__(self, usage: CPUUsageTracker, count_error: Callable[[str], None]) -> None:
         """``count_error`` gets the source of each failure."""
         self._usage = usage
         self._count_error = count_error
@@ -210,7 +210,7 @@ def _cpu_families(kinds: CPUKinds, usage: CPUUsage) -> Iterator[Metric]:
 
 def _of_containers(
     node: str,
-    containers: Mapping[ContainerName, ContainerUse],
+    containers: Mapping[ContainerLabels, ContainerUse],
     name: str,
     documentation: str,
     figure: Callable[[ContainerUse], float],

@@ -19,7 +19,7 @@ from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.device_tables import DeviceTables
 from numazones.dra.devices import Slice
-from numazones.dra.slices import Place
+from numazones.dra.slices import AllocationNode
 from numazones.prediction.device_answer import CANNOT_ALLOCATE, device_answer
 from numazones_client import AlreadyExists, APIError, Client, Decoder, NotFound, Resource
 from numazones_client.reflector import Reflector
@@ -112,7 +112,7 @@ class DeviceScheduling:
             return []
         claims = [found for one in pod.claims if (found := current.read(one)) is not None]
         wanted = [claim for claim in claims if not claim.allocated]
-        outcome = current.allocate(Place(node.name, node.labels), wanted)
+        outcome = current.allocate(AllocationNode(node.name, node.labels), wanted)
         if not isinstance(outcome, Allocated):
             return []
         after = current.after(outcome, [claim.full_name for claim in wanted]).claims or {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from numazones.apimachinery.quantity import Quantity
 from numazones.apimachinery.taints import Toleration
-from numazones.dra.claims import Configuration
+from numazones.dra.claims import DeviceConfiguration
 from numazones.dra.devices import Key, PublishedDevice
 
 
@@ -46,7 +46,7 @@ class AllocatedConfiguration:
 
     from_class: bool
     requests: tuple[str, ...]
-    configuration: Configuration
+    configuration: DeviceConfiguration
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,15 +38,15 @@ from numazones.dra.allocation import (
     NodeRequirement,
     Outcome,
 )
-from numazones.dra.claims import ALL, EXACT_COUNT, Choice, DeviceClaim, DeviceRequest
+from numazones.dra.claims import ALL, EXACT_COUNT, DeviceClaim, DeviceRequest, RequestChoice
 from numazones.dra.constraints import state
 from numazones.dra.counters import Counters
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Reach
 from numazones.dra.rules import CONSUMABLE, PRIORITIZED_LIST, AllocatorRules
-from numazones.dra.search import MOST_RESULTS, Ask, Chosen, Offer, Search, SearchGivenUp
-from numazones.dra.shortfall import Shortfall
-from numazones.dra.slices import Candidate, DeviceSlices, NodePool, Place, UnreadableSelector
+from numazones.dra.search import MOST_RESULTS, Ask, Chosen, DeviceSearch, Offer, SearchGivenUp
+from numazones.dra.shortfall import DeviceShortfall
+from numazones.dra.slices import AllocationNode, CandidateDevice, DeviceSlices, NodePool, UnreadableSelector
 from numazones.dra.verdicts import AllocationError, UnknownSelector, Verdicts
 
 MOST_STEPS = 50_000
@@ -76,7 +76,7 @@ class Allocator:
         """Prepare for one pod."""
         self.counters = Counters(self.allocated)
 
-    def allocate(self, place: Place, claims: Sequence[DeviceClaim]) -> Outcome:
+    def allocate(self, place: AllocationNode, claims: Sequence[DeviceClaim]) -> Outcome:
         """Return which devices claims get on a node, together and in this order, or why they get none."""
         try:
             pools = self.slices.pools(place, self.rules)
@@ -87,7 +87,9 @@ class Allocator:
             return outcome
         return self._in_any_order(place, claims, pools, outcome)
 
-    def _in_order(self, place: Place, claims: Sequence[DeviceClaim], pools: Sequence[NodePool]) -> Outcome:
+    def _in_order(
+        self, place: AllocationNode, claims: Sequence[DeviceClaim], pools: Sequence[NodePool]
+    ) -> Outcome:
         attempt = _Attempt(self, place, claims, pools)
         try:
             return attempt.outcome()
@@ -97,7 +99,11 @@ class Allocator:
             return AllocationUnknown(str(error), attempt.steps)
 
     def _in_any_order(
-        self, place: Place, claims: Sequence[DeviceClaim], pools: Sequence[NodePool], outcome: Outcome
+        self,
+        place: AllocationNode,
+        claims: Sequence[DeviceClaim],
+        pools: Sequence[NodePool],
+        outcome: Outcome,
     ) -> Outcome:
         """Return the outcome that every order of the pools leads to; unknown where orders disagree."""
         found = [(at, self._matters(place, claims, pool)) for at, pool in enumerate(pools)]
@@ -120,7 +126,7 @@ class Allocator:
                 return unknown
         return outcome
 
-    def _matters(self, place: Place, claims: Sequence[DeviceClaim], pool: NodePool) -> bool | str:
+    def _matters(self, place: AllocationNode, claims: Sequence[DeviceClaim], pool: NodePool) -> bool | str:
         """Whether the place of a pool among the others may matter, or the error that its devices cause."""
         attempt = _Attempt(self, place, claims, [pool])
         try:
@@ -133,7 +139,11 @@ class _Attempt:
     """The search on one node, with the pools in one order."""
 
     def __init__(
-        self, allocator: Allocator, place: Place, claims: Sequence[DeviceClaim], pools: Sequence[NodePool]
+        self,
+        allocator: Allocator,
+        place: AllocationNode,
+        claims: Sequence[DeviceClaim],
+        pools: Sequence[NodePool],
     ) -> None:
         self._allocator, self._place, self._claims, self._pools = allocator, place, claims, pools
         self._rules, self._classes = allocator.rules, allocator.classes
@@ -141,8 +151,8 @@ class _Attempt:
         self._verdicts = Verdicts(self._classes, self._rules, place)
         self._search = self._new_search([])
 
-    def _new_search(self, asks: list[list[list[Ask]]], most_steps: int = MOST_STEPS) -> Search:
-        return Search(self._offer, asks, self._verdicts, self._allocator.counters, most_steps)
+    def _new_search(self, asks: list[list[list[Ask]]], most_steps: int = MOST_STEPS) -> DeviceSearch:
+        return DeviceSearch(self._offer, asks, self._verdicts, self._allocator.counters, most_steps)
 
     @property
     def steps(self) -> int:
@@ -172,7 +182,7 @@ class _Attempt:
             search.calls, message, partial(_reason, self._allocator, self._place, self._claims, self._pools)
         )
 
-    def shortfall(self) -> Shortfall:
+    def shortfall(self) -> DeviceShortfall:
         """Return what finds out why nothing fits."""
         asks = [self._asks_of(claim) for claim in self._claims]
 
@@ -185,7 +195,7 @@ class _Attempt:
             except (AllocationError, SearchGivenUp, UnknownSelector):
                 return None
 
-        return Shortfall(self._claims, asks, self._offer, self._verdicts, fits)
+        return DeviceShortfall(self._claims, asks, self._offer, self._verdicts, fits)
 
     def has_candidates(self) -> bool:
         """Return whether a device fits to one of the requests, others aside."""
@@ -226,7 +236,7 @@ class _Attempt:
                 "disabled"
             )
         asks = []
-        for choice in request.choices or (Choice("", ""),):
+        for choice in request.choices or (RequestChoice("", ""),):
             if choice.capacity is not None and self._refuses_capacity:
                 kind = f"subrequest {choice.name}" if choice.name else f"request {request.name}"
                 raise AllocationError(
@@ -239,7 +249,7 @@ class _Attempt:
     def _refuses_capacity(self) -> bool:
         return not self._rules.consumable and self._rules.checks_capacity
 
-    def _ask(self, claim: DeviceClaim, request: DeviceRequest, choice: Choice) -> Ask:
+    def _ask(self, claim: DeviceClaim, request: DeviceRequest, choice: RequestChoice) -> Ask:
         fits: list[bool | dict[str, Quantity] | None] = [None] * len(self._offer.devices)
         ask = Ask(claim.full_name, request.name, choice, choice.count, None, [], fits)
         if problem := next(self._problems(choice), None):
@@ -249,7 +259,7 @@ class _Attempt:
             ask.count = len(ask.every)
         return ask
 
-    def _problems(self, choice: Choice) -> Iterator[str]:
+    def _problems(self, choice: RequestChoice) -> Iterator[str]:
         for at, expression in enumerate(choice.selectors):
             if not expression:
                 yield f", selector #{at}: CEL expression empty (unsupported selector type?)"
@@ -281,7 +291,7 @@ class _Attempt:
 
 
 def _reason(
-    allocator: Allocator, place: Place, claims: Sequence[DeviceClaim], pools: Sequence[NodePool]
+    allocator: Allocator, place: AllocationNode, claims: Sequence[DeviceClaim], pools: Sequence[NodePool]
 ) -> str:
     return _Attempt(allocator, place, claims, pools).shortfall().sentence()
 
@@ -298,7 +308,10 @@ def _is_same(one: Outcome, other: Outcome) -> bool:
 
 
 def claim_allocations(
-    place: Place, claims: Sequence[DeviceClaim], search: Search, classes: Mapping[str, DeviceClass]
+    place: AllocationNode,
+    claims: Sequence[DeviceClaim],
+    search: DeviceSearch,
+    classes: Mapping[str, DeviceClass],
 ) -> tuple[ClaimAllocation, ...]:
     """Return what each claim gets after a search that was successful.
 
@@ -325,7 +338,7 @@ def claim_allocations(
     return tuple(found)
 
 
-def _device(chosen: Chosen, search: Search) -> AllocatedDevice:
+def _device(chosen: Chosen, search: DeviceSearch) -> AllocatedDevice:
     device = search.offer.devices[chosen.at].device
     shared = search.offer.shareable[chosen.at]
     return AllocatedDevice(
@@ -358,7 +371,7 @@ def _of_claim(claim: DeviceClaim, asks: Sequence[Ask]) -> Iterator[AllocatedConf
             yield AllocatedConfiguration(False, configuration.requests, configuration)
 
 
-def _requirements(place: Place, devices: Sequence[Candidate]) -> Iterator[NodeRequirement]:
+def _requirements(place: AllocationNode, devices: Sequence[CandidateDevice]) -> Iterator[NodeRequirement]:
     """This node where a device is bound to one; else what the node selectors of all devices require."""
     reaches = [_reach(candidate) for candidate in devices]
     if any(reach.node for reach in reaches) or any(one.device.binds_to_node for one in devices):
@@ -375,5 +388,5 @@ def _requirements(place: Place, devices: Sequence[Candidate]) -> Iterator[NodeRe
                         yield NodeRequirement(one.key, one.operator, one.values, on_field=on_field)
 
 
-def _reach(candidate: Candidate) -> Reach:
+def _reach(candidate: CandidateDevice) -> Reach:
     return candidate.device.reach if candidate.slice.per_device else candidate.slice.reach

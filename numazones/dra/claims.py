@@ -41,7 +41,7 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RequestChoice:
     """Devices that one request takes: all that it asks for, or one of its alternatives."""
 
     name: str
@@ -63,7 +63,7 @@ class DeviceRequest:
     """One request of a claim."""
 
     name: str
-    choices: tuple[Choice, ...]
+    choices: tuple[RequestChoice, ...]
     prioritized: bool = False
     """Whether the choices are alternatives, the first that fits being taken."""
 
@@ -91,7 +91,7 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class DeviceConfiguration:
     """Parameters for a driver, passed on as they are."""
 
     opaque: Mapping[str, Any] = field(hash=False)
@@ -109,7 +109,7 @@ class DeviceClaim:
     name: str
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[Constraint, ...] = ()
-    configurations: tuple[Configuration, ...] = ()
+    configurations: tuple[DeviceConfiguration, ...] = ()
     allocated: bool = False
     allocations: tuple[Allocation, ...] = ()
     pods: frozenset[str] = frozenset()
@@ -170,10 +170,10 @@ class DeviceClaim:
         return replace(self, allocated=False, allocations=())
 
 
-def configurations_of(body: Mapping[str, Any]) -> tuple[Configuration, ...]:
+def configurations_of(body: Mapping[str, Any]) -> tuple[DeviceConfiguration, ...]:
     """Read the ``config`` of a claim or a class; raises what reading malformed fields raises."""
     return tuple(
-        Configuration(fields.part(one, "opaque"), fields.texts(one, "requests"))
+        DeviceConfiguration(fields.part(one, "opaque"), fields.texts(one, "requests"))
         for one in fields.parts(body, "config")
     )
 
@@ -197,12 +197,12 @@ def _requests(wanted: Mapping[str, Any]) -> Iterator[DeviceRequest]:
         yield DeviceRequest(fields.text(one, "name"), tuple(choices), prioritized=bool(alternatives))
 
 
-def _choice(body: Mapping[str, Any], name: str) -> Choice:
+def _choice(body: Mapping[str, Any], name: str) -> RequestChoice:
     """Read a request with the defaults that the API server fills in."""
     admin, capacity = body.get("adminAccess"), body.get("capacity")
     mode = fields.text(body, "allocationMode") or EXACT_COUNT
     unsaid = body.get("count") is None and mode == EXACT_COUNT
-    return Choice(
+    return RequestChoice(
         name=name,
         device_class=fields.text(body, "deviceClassName"),
         selectors=expressions_of(body),

@@ -15,7 +15,7 @@ from numazones.dra.claims import Allocation, DeviceClaim
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Key, PublishedDevice, Slice
 from numazones.dra.rules import AllocatorRules, UnknownRules, rules
-from numazones.dra.slices import DeviceSlices, Place
+from numazones.dra.slices import AllocationNode, DeviceSlices
 from numazones.dra.uses import PodClaim
 
 _FORESEEN: Final = "foreseen"
@@ -78,7 +78,7 @@ class ClusterDevices:
             AllocatedDevices.of_claims(() if known is None else known.values(), shares=shares_devices(found)),
         )
 
-    def allocate(self, place: Place, claims: Sequence[DeviceClaim]) -> Outcome:
+    def allocate(self, place: AllocationNode, claims: Sequence[DeviceClaim]) -> Outcome:
         """Return which devices claims would get on a node."""
         if isinstance(self.rules, str):
             return AllocationUnknown(self.rules)

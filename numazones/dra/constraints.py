@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from numazones.dra.claims import Constraint
-from numazones.dra.devices import LISTS, Attribute
+from numazones.dra.devices import LISTS, DeviceAttribute
 from numazones.dra.rules import AllocatorRules
-from numazones.dra.slices import Candidate
+from numazones.dra.slices import CandidateDevice
 
 _SCALAR = {"ints": "int", "bools": "bool", "strings": "string", "versions": "version"}
 
@@ -21,7 +21,7 @@ _UNREAD = object()
 class State(ABC):
     """What a constraint on one attribute knows of the devices that are chosen."""
 
-    def __init__(self, name: str, offered: Sequence[Candidate]) -> None:
+    def __init__(self, name: str, offered: Sequence[CandidateDevice]) -> None:
         self._name = name
         self._offered = offered
         self._values: list[object] = [_UNREAD] * len(offered)
@@ -42,12 +42,12 @@ class State(ABC):
             found = self._values[at] = None if attribute is None else self.comparable(attribute)
         return found
 
-    def comparable(self, attribute: Attribute) -> object:
+    def comparable(self, attribute: DeviceAttribute) -> object:
         """An attribute as this constraint compares it."""
         return object() if attribute.kind in LISTS or not attribute.kind else attribute
 
 
-def state(constraint: Constraint, offered: Sequence[Candidate], rules: AllocatorRules) -> State | None:
+def state(constraint: Constraint, offered: Sequence[CandidateDevice], rules: AllocatorRules) -> State | None:
     """Return the state of a constraint before any device is chosen; None: it is of no known kind.
 
     ``add`` takes positions among the ``offered`` devices.
@@ -87,7 +87,7 @@ class _Matching(State):
 class _Distinct(State):
     """None has the value of another request's last device, nor of the one before it in its own request."""
 
-    def __init__(self, name: str, offered: Sequence[Candidate]) -> None:
+    def __init__(self, name: str, offered: Sequence[CandidateDevice]) -> None:
         super().__init__(name, offered)
         self._count = 0
         self._last: dict[str, object] = {}
@@ -101,7 +101,7 @@ class _Distinct(State):
         return True
 
     def _is_distinct(self, value: object) -> bool:
-        if not isinstance(value, Attribute):
+        if not isinstance(value, DeviceAttribute):
             return not self._last
         return all(value != other for other in self._last.values())
 
@@ -115,7 +115,7 @@ class _MatchingSets(_Matching):
 
     _common: frozenset[object] = frozenset()
 
-    def comparable(self, attribute: Attribute) -> object:
+    def comparable(self, attribute: DeviceAttribute) -> object:
         return _as_set(attribute)
 
     def add(self, request: str, at: int) -> bool:  # noqa: ARG002 - of any request
@@ -135,7 +135,7 @@ class _MatchingSets(_Matching):
 class _DistinctSets(_Distinct):
     """Sets that have no element in common."""
 
-    def comparable(self, attribute: Attribute) -> object:
+    def comparable(self, attribute: DeviceAttribute) -> object:
         return _as_set(attribute)
 
     def _is_distinct(self, value: object) -> bool:
@@ -143,10 +143,10 @@ class _DistinctSets(_Distinct):
         return all(value.isdisjoint(other) for other in self._last.values())  # type: ignore[arg-type]
 
 
-def _as_set(attribute: Attribute) -> frozenset[object]:
+def _as_set(attribute: DeviceAttribute) -> frozenset[object]:
     """An attribute as the set of its values, each with its type."""
     if attribute.kind in LISTS:
         values = attribute.value
         assert isinstance(values, tuple)  # noqa: S101 - a list has a tuple
-        return frozenset(Attribute(_SCALAR[attribute.kind], value) for value in values)
+        return frozenset(DeviceAttribute(_SCALAR[attribute.kind], value) for value in values)
     return frozenset({attribute})

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from numazones.apimachinery.api_object import MALFORMED, invalid, parts_of
 from numazones.dra import fields
-from numazones.dra.claims import Configuration, configurations_of, expressions_of
+from numazones.dra.claims import DeviceConfiguration, configurations_of, expressions_of
 from numazones.dra.devices import PublishedDevice
 from numazones.errors import NumazonesError
 
@@ -22,7 +22,7 @@ class DeviceClass:
     """The extended resource that asks for its devices (KEP-5004)."""
     selectors: tuple[str, ...] = ()
     """Expressions (CEL), all of which a device has to meet."""
-    configurations: tuple[Configuration, ...] = ()
+    configurations: tuple[DeviceConfiguration, ...] = ()
     created: str = ""
     """When it was created, as the API writes it."""
 
@@ -56,12 +56,12 @@ class DeviceClass:
         if not self.selectors:
             return True
         from numazones.apimachinery.cel.values import Unsupported  # noqa: PLC0415 - few classes are asked
-        from numazones.dra.selectors import InvalidSelector, selector  # noqa: PLC0415 - as above
+        from numazones.dra.selectors import InvalidDeviceSelector, selector  # noqa: PLC0415 - as above
 
         for expression in self.selectors:
             try:
                 found, _ = selector(expression).evaluate(device, shareable=device.shareable)
-            except (InvalidSelector, Unsupported):
+            except (InvalidDeviceSelector, Unsupported):
                 return None
             if found is not True:
                 return False if found is False else None

@@ -38,7 +38,7 @@ _SCALARS: Final = {"int": int, "bool": bool, "string": str, "version": str}
 LISTS: Final = {"ints": int, "bools": bool, "strings": str, "versions": str}
 
 
-class Attribute(NamedTuple):
+class DeviceAttribute(NamedTuple):
     """The value of an attribute, with the field of the API that holds it."""
 
     kind: str
@@ -106,7 +106,7 @@ class PublishedDevice:
     """NUMA nodes that it is near, the one where it is first; empty: nobody says."""
     pcie_root: tuple[str, ...] = ()
     """PCIe root complexes that it is behind."""
-    attributes: Mapping[str, Attribute] = field(default_factory=dict, hash=False, repr=False)
+    attributes: Mapping[str, DeviceAttribute] = field(default_factory=dict, hash=False, repr=False)
     """Name as published → value; names without a domain are of the driver's."""
     capacities: Mapping[str, Capacity] = field(default_factory=dict, hash=False, repr=False)
     """Name as published → capacity."""
@@ -134,7 +134,7 @@ class PublishedDevice:
         """Whether a taint keeps claims without a toleration away from it."""
         return any(taint.effect in KEEPS_AWAY for taint in self.taints)
 
-    def attribute(self, name: str) -> Attribute | None:
+    def attribute(self, name: str) -> DeviceAttribute | None:
         """Return the attribute of a qualified name; None: it is not published."""
         found = self.attributes.get(name)
         if found is None:
@@ -362,7 +362,7 @@ def _qualified(driver: str, name: str) -> str:
     return name if "/" in name else f"{driver}/{name}"
 
 
-def _attribute(body: Any) -> Attribute:
+def _attribute(body: Any) -> DeviceAttribute:
     if isinstance(body, Mapping):
         for kind, wanted in _SCALARS.items():
             value = body.get(kind)
@@ -371,13 +371,13 @@ def _attribute(body: Any) -> Attribute:
         for kind, wanted in LISTS.items():
             values = body.get(kind)
             if isinstance(values, (list, tuple)) and all(type(one) is wanted for one in values):
-                return Attribute(kind, tuple(values))
+                return DeviceAttribute(kind, tuple(values))
     return _shared("", None)
 
 
 @lru_cache(maxsize=4096, typed=True)  # thousands of devices have the same few values
-def _shared(kind: str, value: Value | None) -> Attribute:
-    return Attribute(kind, value)
+def _shared(kind: str, value: Value | None) -> DeviceAttribute:
+    return DeviceAttribute(kind, value)
 
 
 def _texts(attribute: Any) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from numazones.dra import fields
-from numazones.dra.claims import Choice, DeviceClaim, DeviceRequest
+from numazones.dra.claims import DeviceClaim, DeviceRequest, RequestChoice
 from numazones.dra.device_classes import DeviceClass
 
 IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
@@ -92,7 +92,7 @@ def extended_claim(
     for resource in wanted:
         if resource in classes and not allocatable.get(resource):
             for request, count in _requests(resource, containers, mappings):
-                choice = Choice("", classes[resource], count=count)
+                choice = RequestChoice("", classes[resource], count=count)
                 requests[request] = DeviceRequest(request, (choice,))
     return ExtendedClaim(tuple(requests[name] for name in sorted(requests)), tuple(mappings), missing)
 

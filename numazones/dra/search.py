@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from numazones.apimachinery.quantity import Quantity
 from numazones.apimachinery.taints import Toleration
 from numazones.dra.allocated import AllocatedDevices
-from numazones.dra.claims import Choice
+from numazones.dra.claims import RequestChoice
 from numazones.dra.constraints import State
 from numazones.dra.consumption import consumption, exceeds
 from numazones.dra.counters import Counters
 from numazones.dra.devices import KEEPS_AWAY, PublishedDevice
 from numazones.dra.rules import AllocatorRules
-from numazones.dra.slices import Candidate, NodePool
+from numazones.dra.slices import CandidateDevice, NodePool
 from numazones.dra.verdicts import AllocationError, Verdicts
 from numazones.errors import NumazonesError
 
@@ -39,7 +39,7 @@ class Ask:
     claim: str
     request: str
     """Name of the request, whichever alternative this is."""
-    choice: Choice
+    choice: RequestChoice
     count: int
     every: list[int] | None
     """Positions of the devices, where it asks for all; None: it asks for a number."""
@@ -77,7 +77,7 @@ class Offer:
     pools: Sequence[NodePool]
     allocated: AllocatedDevices
     rules: AllocatorRules
-    devices: list[Candidate] = field(init=False)
+    devices: list[CandidateDevice] = field(init=False)
     pool_of: list[NodePool] = field(init=False)
     shareable: list[bool] = field(init=False)
     in_use: list[bool] = field(init=False)
@@ -90,7 +90,7 @@ class Offer:
         self.in_use = [one.key in taken for one in self.devices] if taken else [False] * len(self.devices)
 
 
-class Search:
+class DeviceSearch:
     """One search for the devices of some claims on one node."""
 
     def __init__(

@@ -23,11 +23,11 @@ _NOT_BOOL = "must evaluate to bool or the unknown type, not {}"
 _TO_BOOL = "CEL result of type {0} could not be converted to bool: unsupported {1} conversion from {2} to {3}"
 
 
-class InvalidSelector(Exception):
+class InvalidDeviceSelector(Exception):
     """An expression cannot be compiled; the message is that of the scheduler."""
 
 
-class Selector:
+class DeviceSelector:
     """One expression, compiled."""
 
     __slots__ = ("_compiled", "_lists", "text")
@@ -54,13 +54,13 @@ class Selector:
 
 
 @lru_cache(maxsize=1024)  # few expressions serve thousands of devices
-def selector(text: str, *, lists: bool = False) -> Selector:
+def selector(text: str, *, lists: bool = False) -> DeviceSelector:
     """Compile an expression.
 
     ``lists``: whether attributes may be lists (DRAListTypeAttributes).
 
     Raises:
-        InvalidSelector: it cannot be compiled; the scheduler gives up on the pod.
+        InvalidDeviceSelector: it cannot be compiled; the scheduler gives up on the pod.
         Unsupported: Kubernetes can evaluate it, and we cannot.
     """
     translated = _HAS.sub(rf"\g<1>{_STAND_IN}\g<2>", text)
@@ -69,13 +69,13 @@ def selector(text: str, *, lists: bool = False) -> Selector:
     except InvalidExpression as error:
         message = str(error).replace(_STAND_IN, "device")
         if text.strip() == "device":
-            raise InvalidSelector(_NOT_BOOL.format("kubernetes.DRADevice")) from error
+            raise InvalidDeviceSelector(_NOT_BOOL.format("kubernetes.DRADevice")) from error
         if _WHOLE in message:
             raise Unsupported("device as a whole, without one of its fields") from error
-        raise InvalidSelector(_UNDECLARED.sub(r"undefined field '\1'", message)) from error
+        raise InvalidDeviceSelector(_UNDECLARED.sub(r"undefined field '\1'", message)) from error
     if compiled.type not in (("bool",), ("any",), *([("dyn",)] if lists else [])):
-        raise InvalidSelector(_NOT_BOOL.format(type_text(compiled.type)))
-    return Selector(text, compiled, lists=lists)
+        raise InvalidDeviceSelector(_NOT_BOOL.format(type_text(compiled.type)))
+    return DeviceSelector(text, compiled, lists=lists)
 
 
 @lru_cache(maxsize=2)

@@ -29,7 +29,7 @@ _CAUSES = {
 
 
 @dataclass(slots=True, eq=False)
-class Shortfall:
+class DeviceShortfall:
     """Finds out why a search found nothing."""
 
     _claims: Sequence[DeviceClaim]

@@ -23,14 +23,14 @@ class UnreadableSelector(NumazonesError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AllocationNode:
     """The node that devices are allocated for."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
-class Candidate:
+class CandidateDevice:
     """A device that a pool offers, with what has been found out about it."""
 
     __slots__ = ("device", "slice", "verdicts")
@@ -53,7 +53,7 @@ class NodePool:
 
     driver: str
     name: str
-    devices: tuple[Candidate, ...] = ()
+    devices: tuple[CandidateDevice, ...] = ()
     incomplete: bool = False
     invalid: bool = False
     partitions: tuple[PublishedDevice, ...] = ()
@@ -78,8 +78,8 @@ class DeviceSlices:
         self._pools: dict[PoolKey, list[Slice]] = {}
         self._on_node: dict[str, dict[PoolKey, list[Slice]]] = {}
         self._shared: dict[PoolKey, list[Slice]] = {}
-        self._candidates: dict[int, tuple[Candidate, ...]] = {}
-        self._known: dict[tuple[str, bool, bool], tuple[Place, tuple[NodePool, ...]]] = {}
+        self._candidates: dict[int, tuple[CandidateDevice, ...]] = {}
+        self._known: dict[tuple[str, bool, bool], tuple[AllocationNode, tuple[NodePool, ...]]] = {}
         self._foreign: dict[bool, dict[PoolKey, None]] = {}
         self._selecting: dict[PoolKey, None] = {}
         """Pools with devices that may be for several nodes."""
@@ -161,7 +161,7 @@ class DeviceSlices:
                 if self._is_troubled(key, ordered=ordered):
                     troubled[key] = None
 
-    def pools(self, place: Place, rules: AllocatorRules) -> tuple[NodePool, ...]:
+    def pools(self, place: AllocationNode, rules: AllocatorRules) -> tuple[NodePool, ...]:
         """Return the pools that are seen from a node, in the order in which they are searched.
 
         Raises:
@@ -198,12 +198,14 @@ class DeviceSlices:
         if not any(one.counter_sets for one in self._shared.get(key, ())):
             return False
         try:
-            pool = self._pool(key, Place(""), partitionable=True, ordered=ordered)
+            pool = self._pool(key, AllocationNode(""), partitionable=True, ordered=ordered)
         except UnreadableSelector:
             return False  # the pool has devices for several nodes, which raise it on each
         return pool is not None and (pool.incomplete or pool.invalid)
 
-    def _pool(self, key: PoolKey, place: Place, *, partitionable: bool, ordered: bool) -> NodePool | None:
+    def _pool(
+        self, key: PoolKey, place: AllocationNode, *, partitionable: bool, ordered: bool
+    ) -> NodePool | None:
         listed = (*self._on_node.get(place.name, {}).get(key, ()), *self._shared.get(key, ()))
         relevant = _relevant(listed, place, partitionable=partitionable)
         if not relevant:
@@ -242,10 +244,10 @@ class DeviceSlices:
             return NodePool(*key, invalid=True)
         return NodePool(*key, devices, partitions=partitions, counters=counters)
 
-    def _candidates_of(self, one: Slice) -> tuple[Candidate, ...]:
+    def _candidates_of(self, one: Slice) -> tuple[CandidateDevice, ...]:
         found = self._candidates.get(id(one))
         if found is None:
-            found = self._candidates[id(one)] = tuple(Candidate(device, one) for device in one.devices)
+            found = self._candidates[id(one)] = tuple(CandidateDevice(device, one) for device in one.devices)
         return found
 
 
@@ -265,7 +267,7 @@ def _lacks(counters: Mapping[str, Mapping[str, int]], device: PublishedDevice) -
     return any(counter not in counters[name] for name, counter, _ in device.counters)
 
 
-def _relevant(listed: Iterable[Slice], place: Place, *, partitionable: bool) -> list[Slice]:
+def _relevant(listed: Iterable[Slice], place: AllocationNode, *, partitionable: bool) -> list[Slice]:
     """The slices that count on a node, of the highest generation of these."""
     relevant: list[Slice] = []
     for one in listed:
@@ -280,7 +282,7 @@ def _relevant(listed: Iterable[Slice], place: Place, *, partitionable: bool) -> 
     return relevant
 
 
-def _is_relevant(one: Slice, place: Place) -> bool:
+def _is_relevant(one: Slice, place: AllocationNode) -> bool:
     if one.counter_sets:
         return True
     if one.reach:
@@ -290,13 +292,13 @@ def _is_relevant(one: Slice, place: Place) -> bool:
     return False
 
 
-def _includes(reach: Reach, one: Slice, place: Place) -> bool:
+def _includes(reach: Reach, one: Slice, place: AllocationNode) -> bool:
     if not reach.well_formed:
         raise UnreadableSelector(f"the node selector in ResourceSlice {one.name} cannot be read")
     return reach.includes(place.name, place.labels)
 
 
-def reaches(candidate: Candidate, place: Place) -> bool:
+def reaches(candidate: CandidateDevice, place: AllocationNode) -> bool:
     """Return whether a device can be used from a node that its slice is relevant to."""
     if not candidate.slice.per_device:
         return True

@@ -7,11 +7,11 @@ selectors come first, and the first that is false ends the evaluation. An error 
 from collections.abc import Mapping
 
 from numazones.apimachinery.cel.values import Unsupported
-from numazones.dra.claims import Choice
+from numazones.dra.claims import RequestChoice
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.rules import AllocatorRules
-from numazones.dra.selectors import InvalidSelector, Selector, selector
-from numazones.dra.slices import Candidate, Place, reaches
+from numazones.dra.selectors import DeviceSelector, InvalidDeviceSelector, selector
+from numazones.dra.slices import AllocationNode, CandidateDevice, reaches
 from numazones.errors import NumazonesError
 
 
@@ -26,10 +26,12 @@ class UnknownSelector(NumazonesError):
 class Verdicts:
     """Evaluates selectors for one node."""
 
-    def __init__(self, classes: Mapping[str, DeviceClass], rules: AllocatorRules, place: Place) -> None:
+    def __init__(
+        self, classes: Mapping[str, DeviceClass], rules: AllocatorRules, place: AllocationNode
+    ) -> None:
         self._classes, self._rules, self._place = classes, rules, place
 
-    def selects(self, claim: str, choice: Choice, candidate: Candidate) -> bool:
+    def selects(self, claim: str, choice: RequestChoice, candidate: CandidateDevice) -> bool:
         """Return whether a request's class and selectors select a device that the node can use.
 
         Raises:
@@ -51,12 +53,12 @@ class Verdicts:
                     raise _error(verdict, f"{owner} {name}: selector #{at}")
         return reaches(candidate, self._place)
 
-    def of_class(self, choice: Choice, candidate: Candidate) -> bool:
+    def of_class(self, choice: RequestChoice, candidate: CandidateDevice) -> bool:
         """Return whether a device is of a request's class; errors as for ``selects``."""
-        bare = Choice("", choice.device_class)
+        bare = RequestChoice("", choice.device_class)
         return self.selects("", bare, candidate)
 
-    def _verdict(self, text: str, candidate: Candidate) -> object:
+    def _verdict(self, text: str, candidate: CandidateDevice) -> object:
         """True or False, or the text of an error, or the cause why it is not known."""
         key = (text, self._rules.lists_in_selectors, self._rules.consumable)
         known = candidate.verdicts
@@ -67,12 +69,12 @@ class Verdicts:
             found = known[key] = self._evaluated(text, candidate)
         return found
 
-    def _evaluated(self, text: str, candidate: Candidate) -> object:
+    def _evaluated(self, text: str, candidate: CandidateDevice) -> object:
         try:
-            compiled: Selector = selector(text, lists=self._rules.lists_in_selectors)
+            compiled: DeviceSelector = selector(text, lists=self._rules.lists_in_selectors)
             shareable = candidate.device.shareable and self._rules.consumable
             result, _ = compiled.evaluate(candidate.device, shareable=shareable)
-        except InvalidSelector as error:
+        except InvalidDeviceSelector as error:
             return f"CEL compile error: {error}"
         except Unsupported as error:
             return error

@@ -77,7 +77,7 @@ class Readmission:
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
+class BlockingPod:
     """A pod that a kubelet which starts crashes or hangs on, in each attempt."""
 
     name: str
@@ -88,7 +88,7 @@ class Stuck:
 
 
 class _NoVerdictError(NumazonesError):
-    def __init__(self, stuck: Stuck) -> None:
+    def __init__(self, stuck: BlockingPod) -> None:
         super().__init__(stuck.message)
         self.stuck = stuck
 
@@ -102,7 +102,7 @@ class Restart:
     readmissions: tuple[Readmission, ...] = ()
     """Every pod, in the order in which it would be admitted again; where the kubelet refuses a state file,
     as it would be after that file is removed under the running pods. Empty where no kubelet would start."""
-    stuck: "Stuck | None" = None
+    stuck: "BlockingPod | None" = None
     """The pod that the kubelet does not get beyond; then ``readmissions`` are empty."""
 
     @property
@@ -257,7 +257,7 @@ def _readmissions(
             decided = admit_to_node(node, _without_devices(pod.info, managed))
         except (KubeletCrash, KubeletHang) as error:
             message, _, cure = str(error).partition("; ")
-            raise _NoVerdictError(Stuck(pod.name, type(error).__name__, message, cure)) from error
+            raise _NoVerdictError(BlockingPod(pod.name, type(error).__name__, message, cure)) from error
         reason, message = decided.reason, decided.message
         if decided.admitted:
             missing = _devices_that_cannot_be_given(pod, before, managed)

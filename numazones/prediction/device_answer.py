@@ -20,7 +20,7 @@ from numazones.dra.claims import DeviceClaim
 from numazones.dra.cluster_devices import NO_CLAIMS, ClusterDevices, made_claims
 from numazones.dra.devices import PublishedDevice
 from numazones.dra.extended_resources import classes_by_resource, extended_claim
-from numazones.dra.slices import Place
+from numazones.dra.slices import AllocationNode
 from numazones.dra.uses import PodClaim
 from numazones.kubelet.demand import ContainerKind
 from numazones.kubelet.shortfall import name_numas
@@ -272,7 +272,7 @@ class _Question:
         for claim, mapped in self._extended():
             asked.append(claim)
             users.append(mapped)
-        outcome = self._known.allocate(Place(self._node.name, self._node.labels), asked)
+        outcome = self._known.allocate(AllocationNode(self._node.name, self._node.labels), asked)
         if isinstance(outcome, Allocated):
             return self._fitting(outcome, named, users)
         if isinstance(outcome, DoesNotFit):

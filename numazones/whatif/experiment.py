@@ -23,7 +23,7 @@ from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import Settings
 from numazones.whatif.trial import TrialResult, run
-from numazones.whatif.workload import Workload
+from numazones.whatif.workload import EventSource
 
 _Z = NormalDist().inv_cdf(0.975)
 _DIGITS = 4
@@ -59,7 +59,7 @@ class Experiment:
 
     variants: tuple[Variant, ...]
     """The others are compared with the first."""
-    workload: Workload
+    workload: EventSource
     seed: int
     shape: Shape | None = None
     """What free CPUs are measured by: those that no further pod of it could use are stranded."""

@@ -37,7 +37,7 @@ Event = ClusterPod | Leaving
 """A pod arrives, at the node it names or wherever the scheduler sends it; or one leaves."""
 
 
-class Workload(Protocol):
+class EventSource(Protocol):
     """Arrivals and departures in each run."""
 
     def events(self, random: RandomNumbers) -> Iterator[Event]:

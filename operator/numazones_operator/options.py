@@ -20,7 +20,7 @@ from numazones.prediction.node_choice import ASKING, NodeChoice, Ranking
 from numazones_operator.prevention.extender.certificates import Certificates
 from numazones_operator.prevention.extender.unknown_nodes import UnknownNodes
 from numazones_program.addresses import Address
-from numazones_program.settings import DURATION, PATH, Duration, InvalidSetting, SettingKind, setting
+from numazones_program.settings import DURATION, PATH, DurationSetting, InvalidSetting, SettingKind, setting
 
 _SHAPES = ("cpu=4", "cpu=8", "cpu=16")
 EXPORTERS = "exporters"
@@ -185,7 +185,7 @@ class OperatorOptions:
         "Time after which a gated pod is released even if it is unknown whether a node would admit it, "
         "for example because exporters are down; 0s means never. Pods that no node would admit keep "
         "waiting.",
-        kind=Duration(zero=True),
+        kind=DurationSetting(zero=True),
     )
     admission_gate_replace: bool = setting(
         False,

@@ -43,7 +43,7 @@ class SettingKind(click.ParamType):  # type: ignore[type-arg] # generic in new r
         return value
 
 
-class Duration(SettingKind):
+class DurationSetting(SettingKind):
     """Seconds, written as 60s, 1m30s, 500ms; also 0s where that means something."""
 
     name = "duration"
@@ -64,7 +64,7 @@ class Duration(SettingKind):
             self.fail(str(error), param, ctx)
 
 
-DURATION = Duration()
+DURATION = DurationSetting()
 PATH = click.Path(path_type=Path)
 
 
@@ -229,7 +229,7 @@ def _file_key(name: str) -> str:
 
 
 def _plain(param: click.Parameter, value: Any) -> Any:
-    if isinstance(param.type, Duration):
+    if isinstance(param.type, DurationSetting):
         return format_duration(value)
     if isinstance(value, tuple):
         return list(value)

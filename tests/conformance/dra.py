@@ -38,8 +38,8 @@ from numazones.dra.rules import (
     AllocatorRules,
     of_features,
 )
-from numazones.dra.selectors import InvalidSelector, selector
-from numazones.dra.slices import DeviceSlices, Place
+from numazones.dra.selectors import InvalidDeviceSelector, selector
+from numazones.dra.slices import AllocationNode, DeviceSlices
 from numazones.errors import NumazonesError
 from tests.conformance.comparison import Difference, unequal
 
@@ -127,7 +127,7 @@ def _selected(line: Scenario) -> dict[str, Any]:
         spec = {"driver": body["driver"], "pool": {"name": "pool"}, "devices": [device]}
         (published,) = Slice.from_api({"metadata": {"name": "slice"}, "spec": spec}).devices
         result, cost = compiled.evaluate(published, shareable=published.shareable)
-    except InvalidSelector as error:
+    except InvalidDeviceSelector as error:
         return {"compileError": str(error)}
     except Unsupported as error:
         return {"unknown": str(error)}
@@ -187,9 +187,9 @@ def _scheduled(line: Scenario) -> dict[str, Any]:
     return told
 
 
-def place_of(node: Mapping[str, Any]) -> Place:
+def place_of(node: Mapping[str, Any]) -> AllocationNode:
     """A node of a scenario."""
-    return Place(node["metadata"]["name"], node["metadata"].get("labels") or {})
+    return AllocationNode(node["metadata"]["name"], node["metadata"].get("labels") or {})
 
 
 def rules_of(line: Scenario) -> AllocatorRules:

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from numazones.api.amounts import ResourceAmounts
 from numazones_exporter.metrics import ExporterMetrics
 from numazones_exporter.sources.cgroups import CgroupReader
-from numazones_exporter.usage_metrics import Usage
+from numazones_exporter.usage_metrics import CPUUsageTracker
 from numazones_program.gauges import unit
 from tests.places import ROOT
 
@@ -115,7 +115,7 @@ def test_two_exporters_in_one_process_do_not_share_metrics() -> None:
 
 
 def test_the_reference_lists_every_metric_and_no_other(tmp_path: Path) -> None:
-    usage = Usage(tmp_path, tmp_path)
+    usage = CPUUsageTracker(tmp_path, tmp_path)
     metrics = ExporterMetrics(CollectorRegistry(), cgroups=CgroupReader(tmp_path), usage=usage)
     page = (ROOT / "docs" / "reference" / "exporter-metrics.md").read_text()
     served = re.findall(r"^# TYPE (\S+) ", generate_latest(metrics.registry).decode(), re.MULTILINE)

@@ -15,7 +15,7 @@ from numazones.api.snapshot import ContainerHolding, NodeSnapshot
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones_exporter.metrics import ExporterMetrics
 from numazones_exporter.sources.interrupts import InterruptsReader
-from numazones_exporter.usage_metrics import Usage
+from numazones_exporter.usage_metrics import CPUUsageTracker
 
 LABELS = (
     *("numa_node", "kind", "mode", "namespace", "pod", "container", "resource"),
@@ -52,7 +52,7 @@ class Node:
 
     def __init__(self, root: Path) -> None:
         self.sys, self.proc, self.now = root / "sys", root / "proc", 0.0
-        self.usage = Usage(self.proc, self.sys, clock=lambda: self.now)
+        self.usage = CPUUsageTracker(self.proc, self.sys, clock=lambda: self.now)
         self.metrics = ExporterMetrics(CollectorRegistry(), usage=self.usage)
         self.put("sys/devices/system/cpu/online", "0-3")
         self.stat(dict.fromkeys(range(4), "0 0 0 0"))

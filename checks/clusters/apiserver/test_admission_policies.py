@@ -20,7 +20,7 @@ from numazones_apiserver.admission_policies.expressions import (
     Evaluation,
     Expressions,
     FailedExpression,
-    InvalidExpression,
+    InvalidPolicyExpression,
 )
 from numazones_apiserver.admission_policies.matching import Matcher
 from numazones_apiserver.admission_policies.review import CREATE, UPDATE, Review, User
@@ -466,7 +466,7 @@ def test_no_text_does_more_than_be_refused_or_fail(noise: str, chance: random.Ra
         for result in (OBJECT, PATCHES):
             try:
                 expressions.evaluate(expressions.compile(text, result), evaluation)
-            except (InvalidExpression, FailedExpression) as error:
+            except (InvalidPolicyExpression, FailedExpression) as error:
                 assert str(error)  # noqa: PT017 - either is as good
 
 

@@ -18,7 +18,7 @@ from numazones_exporter import confinement, landlock
 from numazones_exporter.confinement import NotConfined
 from numazones_exporter.file_opener import FileOpener
 from numazones_exporter.options import LANDLOCK_BEST_EFFORT, LANDLOCK_OFF, LANDLOCK_REQUIRED, Options
-from numazones_exporter.sources.state_files import StateFiles
+from numazones_exporter.sources.state_files import StateFileReader
 from numazones_node.problems import SourceError
 
 ATTACK = Path(__file__).with_name("attack.py")
@@ -241,7 +241,7 @@ def test_where_the_other_process_has_ended_the_cure_is_said(opener: FileOpener, 
     with pytest.raises(
         SourceError, match="the helper process that opens it has exited; restart the exporter"
     ):
-        StateFiles(kubelet_dir, opener.read).cpu_manager()
+        StateFileReader(kubelet_dir, opener.read).cpu_manager()
 
 
 def test_the_other_process_starts_before_anything_large_is_loaded() -> None:

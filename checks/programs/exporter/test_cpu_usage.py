@@ -16,7 +16,7 @@ from numazones import cpuset
 from numazones.api.snapshot import ContainerHolding, NodeSnapshot
 from numazones.kubelet.machine import Machine
 from numazones_exporter.metrics import ExporterMetrics
-from numazones_exporter.usage_metrics import Usage
+from numazones_exporter.usage_metrics import CPUUsageTracker
 from numazones_node.sysfs import SysfsReader
 
 MODES = {"user": (0, 1), "system": (2,), "idle": (3, 4), "irq": (5,), "softirq": (6,), "steal": (7,)}
@@ -66,7 +66,7 @@ class Exported:
         self.own = self.cpus[-1]
         self.now = 0.0
         self.registry = CollectorRegistry()
-        usage = Usage(Path("/proc"), Path("/sys"), clock=lambda: self.now)
+        usage = CPUUsageTracker(Path("/proc"), Path("/sys"), clock=lambda: self.now)
         ExporterMetrics(self.registry, usage=usage)
         mask, every = 1 << self.own, self.machine.all_cpus
         usage.follow(

@@ -40,7 +40,7 @@ from numazones_exporter.sources.kubelet_config import (
 from numazones_exporter.sources.node_pods import FilePodsReader, PodsReader
 from numazones_exporter.sources.paths import file_of, workload_pinning
 from numazones_exporter.sources.podresources import PodResourcesReader, reader_for
-from numazones_exporter.sources.state_files import StateFiles
+from numazones_exporter.sources.state_files import StateFileReader
 from numazones_node.problems import Problem, Reading, SourceError
 from numazones_node.sysfs import SYSFS, SysfsReader
 from numazones_program.settings import format_duration
@@ -91,7 +91,7 @@ class Sources:
         """
         self.options = options
         self.sysfs = SysfsReader(options.sysfs, options.procfs)
-        self.state_files = StateFiles(options.kubelet_dir, read)
+        self.state_files = StateFileReader(options.kubelet_dir, read)
         self.podresources: PodResourcesReader = reader_for(options.podresources)
         self.kubelet_config: KubeletConfigReader = NoConfigReader()
         self.pods: PodsReader | None = None

@@ -22,7 +22,7 @@ from numazones_node.problems import SourceError
 _State = TypeVar("_State")
 
 
-class StateFiles:
+class StateFileReader:
     """Reads the state files of one kubelet directory; content that did not change is not parsed again."""
 
     def __init__(self, kubelet_dir: Path, read: ReadFile = read_file) -> None:

@@ -34,7 +34,7 @@ from kubectl_numazones.stuck.stuck_pod import (
     runs,
     to_explain,
 )
-from kubectl_numazones.stuck.stuck_pods import Stuck, stuck_pods
+from kubectl_numazones.stuck.stuck_pods import StuckPods, stuck_pods
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.pod_kind import PodKind
@@ -119,11 +119,11 @@ def command(
     return _show(found, outlooks, source, output, everywhere=everywhere, counts=counts, where=where)
 
 
-def _named(name: str, outlooks: Outlooks) -> Stuck:
+def _named(name: str, outlooks: Outlooks) -> StuckPods:
     """The pods of a name, as a line of the list."""
     pods = outlooks.seen.named(name)
     pod = to_explain(pods, outlooks.seen)
-    return Stuck(pods, pod, outlooks.prediction(pod))
+    return StuckPods(pods, pod, outlooks.prediction(pod))
 
 
 def _explain(name: str, seen: ClusterView, source: Source, node_name: str | None, output: Output) -> int:
@@ -146,7 +146,7 @@ def _explain(name: str, seen: ClusterView, source: Source, node_name: str | None
         # Imported late: text does without all that planning needs.
         from kubectl_numazones.stuck.why_document import why_document  # noqa: PLC0415
 
-        output.write(why_document(Stuck(pods, pod, prediction), seen, background))
+        output.write(why_document(StuckPods(pods, pod, prediction), seen, background))
     elif output.form == "name":
         screen.echo(f"pod/{pod.name}")
     else:
@@ -190,7 +190,7 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
 
 
 def _show(
-    found: Sequence[Stuck],
+    found: Sequence[StuckPods],
     outlooks: Outlooks,
     source: Source,
     output: Output,
@@ -232,11 +232,13 @@ def _show(
 
 
 def _print_list(
-    items: Sequence[tuple[Stuck, Background]], seen: ClusterView, *, everywhere: bool, wide: bool
+    items: Sequence[tuple[StuckPods, Background]], seen: ClusterView, *, everywhere: bool, wide: bool
 ) -> None:
     by_namespace = everywhere or len({item.example.namespace for item, _ in items}) > 1
-    namespace: Column[tuple[Stuck, Background]] = Column("NAMESPACE", lambda row: row[0].example.namespace)
-    columns: tuple[Column[tuple[Stuck, Background]], ...] = (
+    namespace: Column[tuple[StuckPods, Background]] = Column(
+        "NAMESPACE", lambda row: row[0].example.namespace
+    )
+    columns: tuple[Column[tuple[StuckPods, Background]], ...] = (
         *((namespace,) if by_namespace else ()),
         Column("POD", lambda row: row[0].example.name),
         Column("STATUS", lambda row: _status(row[0])),
@@ -248,7 +250,7 @@ def _print_list(
     screen.print_table(columns, items, wide=wide)
 
 
-def _unless_running(item: Stuck, text: str) -> str:
+def _unless_running(item: StuckPods, text: str) -> str:
     return "" if is_running(item.example) else text
 
 
@@ -256,13 +258,13 @@ def _admitting(prediction: Prediction) -> str:
     return f"{prediction.nodes.admissible}/{prediction.nodes.all}"
 
 
-def _why(item: Stuck, background: Background, seen: ClusterView) -> str:
+def _why(item: StuckPods, background: Background, seen: ClusterView) -> str:
     if is_running(item.example) and not background.waits:
         return runs(item.example, seen)
     return now(item.prediction, background)
 
 
-def _status(item: Stuck) -> str:
+def _status(item: StuckPods) -> str:
     """Say what has become of the pods: what one did, or how many did what."""
     counts = Counter(map(_word, item.pods))
     if len(item.pods) == 1:

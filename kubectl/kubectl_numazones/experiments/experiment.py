@@ -42,7 +42,7 @@ from numazones.whatif.experiment import (
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate, UnknownNode
 from numazones.whatif.settings import Settings, parse_variant, split_variant
-from numazones.whatif.workload import PodGroup, Recipe, RecordedEvents, Workload
+from numazones.whatif.workload import EventSource, PodGroup, Recipe, RecordedEvents
 from numazones.wording import pluralize
 
 _ENOUGH_RUNS = 30
@@ -163,7 +163,7 @@ class _Scene:
     """Place and workload of an experiment."""
 
     nodes: tuple[NodeTemplate, ...]
-    workload: Workload
+    workload: EventSource
     examples: Sequence[ClusterPod]
     """Pods that show what is asked for."""
     pods: str

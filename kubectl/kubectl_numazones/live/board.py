@@ -11,7 +11,7 @@ from kubectl_numazones.reading.cluster import ClusterView
 from kubectl_numazones.reading.files import Object
 from kubectl_numazones.stuck.on_the_way import HeldRoomEntry, coming
 from kubectl_numazones.stuck.outlooks import Outlooks
-from kubectl_numazones.stuck.stuck_pods import Stuck, stuck_pods
+from kubectl_numazones.stuck.stuck_pods import StuckPods, stuck_pods
 from numazones.alignment.pod_alignment import PodAlignment, by_name
 from numazones.api.rebalance import RebalancePolicySpec
 from numazones.prediction import doubts
@@ -33,7 +33,7 @@ class Board:
     zones: tuple[ZoneFigures, ...]
     unknown: tuple[tuple[str, str], ...]
     """(node, why) of nodes whose state is unknown."""
-    stuck: tuple[Stuck, ...]
+    stuck: tuple[StuckPods, ...]
     counts: PodCounts
     """Number of stuck and rejected pods."""
     held: Mapping[str, Sequence[HeldRoomEntry]]

@@ -16,7 +16,7 @@ from kubectl_numazones.printing.drawing import Drawing
 from kubectl_numazones.printing.zone_figures import ZoneFigures, share
 from kubectl_numazones.reading.kinds import NeededKind
 from kubectl_numazones.stuck import stuck_pod as stuck
-from kubectl_numazones.stuck.stuck_pods import Stuck
+from kubectl_numazones.stuck.stuck_pods import StuckPods
 from numazones.alignment.pod_alignment import PodAlignment, by_name
 from numazones.api.rebalance import ENDED, PlanPhase
 from numazones.apimachinery.quantity import format_rounded
@@ -229,7 +229,7 @@ STUCK_COLUMNS: tuple[Column[_StuckRow], ...] = (
 )
 
 
-def stuck_line(item: Stuck, board: Board, *, roomy: bool) -> Line:
+def stuck_line(item: StuckPods, board: Board, *, roomy: bool) -> Line:
     """Return the line of an owner's stuck pods; it opens what ``why`` says."""
     row = _StuckRow(item.name, item.waiting, item.rejected, item.since, item.verdict, item.why)
     about = ("Pod", item.example.namespace, tuple(pod.name for pod in item.pods[:_MAX_PODS]))
@@ -244,7 +244,7 @@ def stuck_line(item: Stuck, board: Board, *, roomy: bool) -> Line:
     )
 
 
-def stuck_group_line(group: str, items: Sequence[Stuck], *, roomy: bool) -> Line:
+def stuck_group_line(group: str, items: Sequence[StuckPods], *, roomy: bool) -> Line:
     """Return the line of all owners whose pods are stuck for one reason."""
     first = items[0]
     row = _StuckRow(
@@ -263,13 +263,13 @@ def stuck_group_line(group: str, items: Sequence[Stuck], *, roomy: bool) -> Line
     )
 
 
-_GROUPED: tuple[Column[Stuck], ...] = (
+_GROUPED: tuple[Column[StuckPods], ...] = (
     Column("POD OR OWNER", lambda item: item.name),
     Column("WHY", lambda item: item.why),
 )
 
 
-def _stuck_details(item: Stuck, board: Board) -> RenderableType:
+def _stuck_details(item: StuckPods, board: Board) -> RenderableType:
     said = map(_sentence, stuck.explanation_lines(item.pods, item.example, item.prediction, board.seen))
     nodes, pod = board.seen.situation.cluster.nodes, item.example
     groups = answers.node_groups(pod, nodes, item.prediction, answers.forecast_of(pod, nodes))

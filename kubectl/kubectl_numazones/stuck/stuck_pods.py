@@ -18,7 +18,7 @@ _VERDICT_ORDER = (INADMISSIBLE, UNKNOWN, ADMISSIBLE, REJECTED)
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
+class StuckPods:
     """Pods of one owner that wait or were rejected, and what is foreseen for them."""
 
     pods: list[ClusterPod]
@@ -73,7 +73,7 @@ class Stuck:
         return min(pod.created for pod in self.pods)
 
 
-def stuck_pods(outlooks: Outlooks, wanted: Callable[[ClusterPod], bool] = lambda _: True) -> list[Stuck]:
+def stuck_pods(outlooks: Outlooks, wanted: Callable[[ClusterPod], bool] = lambda _: True) -> list[StuckPods]:
     """Return the pods that wait or were rejected, of those that are wanted, by owner.
 
     What hurts comes first: pods that wait for a node that no node is, the oldest on top; rejected pods last.
@@ -81,11 +81,11 @@ def stuck_pods(outlooks: Outlooks, wanted: Callable[[ClusterPod], bool] = lambda
     return sorted(_stuck(outlooks, wanted), key=_urgency)
 
 
-def _urgency(item: Stuck) -> tuple[int, bool, str, str]:
+def _urgency(item: StuckPods) -> tuple[int, bool, str, str]:
     return _VERDICT_ORDER.index(item.verdict), not item.is_stuck, item.since, item.name
 
 
-def _stuck(outlooks: Outlooks, wanted: Callable[[ClusterPod], bool]) -> Iterator[Stuck]:
+def _stuck(outlooks: Outlooks, wanted: Callable[[ClusterPod], bool]) -> Iterator[StuckPods]:
     owned: dict[str, list[ClusterPod]] = {}
     rejected = filter(is_rejected, outlooks.seen.ended)
     for pod in filter(wanted, (*outlooks.seen.situation.cluster.pending.values(), *rejected)):
@@ -93,4 +93,4 @@ def _stuck(outlooks: Outlooks, wanted: Callable[[ClusterPod], bool]) -> Iterator
     for pods in owned.values():
         example = stuck.most_telling(pods)
         prediction = outlooks.prediction(example)
-        yield Stuck(pods, example, prediction, outlooks.waits(example, prediction))
+        yield StuckPods(pods, example, prediction, outlooks.waits(example, prediction))

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from kubectl_numazones.printing.answers import FittingPlace, best_place
 from kubectl_numazones.reading.cluster import ClusterView
 from kubectl_numazones.stuck.stuck_pod import Background, helpful_changes, is_running, misalignment
-from kubectl_numazones.stuck.stuck_pods import Stuck
+from kubectl_numazones.stuck.stuck_pods import StuckPods
 from numazones.advice.changes import Advice
 from numazones.advice.misalignment import Misalignment
 from numazones.cluster.cluster import ClusterPod
@@ -88,7 +88,7 @@ class WhyListDocument:
     counts: Annotated[PodCounts | None, "Number of stuck pods among them; null if pods were named."]
 
 
-def why_document(item: Stuck, seen: ClusterView, background: Background) -> WhyDocument:
+def why_document(item: StuckPods, seen: ClusterView, background: Background) -> WhyDocument:
     """Return the document; of several pods of one owner it is about the most telling one."""
     pod, prediction = item.example, item.prediction
     return WhyDocument(

@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from numazones.apimachinery.cel.environment import Compiled, Environment, type_text
-from numazones.apimachinery.cel.environment import InvalidExpression as InvalidSource
+from numazones.apimachinery.cel.environment import Compiled, Environment, InvalidExpression, type_text
 from numazones.apimachinery.cel.values import (
     NO_OVERLOAD,
     Duration,
@@ -79,7 +78,7 @@ def _step(name: str) -> Any:
 _FUNCTIONS = {name: _step(name) for name in _STEPS}
 
 
-class InvalidExpression(NumazonesError):
+class InvalidPolicyExpression(NumazonesError):
     """An expression is not CEL, or not of the type that is needed; the message says what and where."""
 
 
@@ -88,7 +87,7 @@ class FailedExpression(NumazonesError):
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class PolicyExpression:
     """A compiled expression."""
 
     text: str
@@ -118,33 +117,35 @@ class Expressions:
         """
         names = ["object", "oldObject", "request", "namespaceObject", "authorizer"] + ["params"] * params
         self._environment = Environment(dict.fromkeys(names, "dyn"), _SIGNATURES, _FUNCTIONS, TYPE_KEY)
-        self._variables: dict[str, Program] = {}
+        self._variables: dict[str, PolicyExpression] = {}
 
     # --- compiling ----------------------------------------------------------------------------
 
-    def compile(self, text: str, *results: str) -> Program:
+    def compile(self, text: str, *results: str) -> PolicyExpression:
         """Compile an expression whose result is of one of the given types; of any type when none is given.
 
         Raises:
-            InvalidExpression: it is not CEL, uses an unknown name, or has another type.
+            InvalidPolicyExpression: it is not CEL, uses an unknown name, or has another type.
         """
         text = text.strip()
         if len(text) > _MAX_LENGTH:
-            raise InvalidExpression(f"compilation failed: expression is longer than {_MAX_LENGTH} characters")
+            raise InvalidPolicyExpression(
+                f"compilation failed: expression is longer than {_MAX_LENGTH} characters"
+            )
         translated = translation(text, objects=any(one in _ROOT_TYPES for one in results))
         try:
             compiled = self._environment.compile(translated.text)
-        except InvalidSource as error:
-            raise InvalidExpression(_with_place(str(error), text, translated)) from error
+        except InvalidExpression as error:
+            raise InvalidPolicyExpression(_with_place(str(error), text, translated)) from error
         except Unsupported as error:
-            raise InvalidExpression(f"compilation failed: it uses {error}") from error
+            raise InvalidPolicyExpression(f"compilation failed: it uses {error}") from error
         if results and not any(_is_type(compiled, one, translated) for one in results):
             wanted = results[0] if len(results) == 1 else f"one of [{' '.join(results)}]"
-            raise InvalidExpression(f"must evaluate to {wanted} but got {type_text(compiled.type)}")
-        return Program(text, compiled)
+            raise InvalidPolicyExpression(f"must evaluate to {wanted} but got {type_text(compiled.type)}")
+        return PolicyExpression(text, compiled)
 
     def declare(self, name: str, text: str) -> None:
-        """Make a variable known to what is compiled from now on; raises InvalidExpression."""
+        """Make a variable known to what is compiled from now on; raises InvalidPolicyExpression."""
         program = self.compile(text)
         variables = {**self._environment.variables, f"variables.{name}": program.compiled.type}
         self._environment = Environment(variables, _SIGNATURES, _FUNCTIONS, TYPE_KEY)
@@ -152,7 +153,7 @@ class Expressions:
 
     # --- evaluating ---------------------------------------------------------------------------
 
-    def evaluate(self, program: Program, evaluation: Evaluation) -> Any:
+    def evaluate(self, program: PolicyExpression, evaluation: Evaluation) -> Any:
         """The result as plain values; raises FailedExpression."""
         for name in self._variables:
             evaluation.variables.setdefault(name, Lazy(partial(self._variable, name, evaluation)))
@@ -173,7 +174,7 @@ class _NoResult(Exception):
     """Why an evaluation has no result."""
 
 
-def _evaluated(program: Program, evaluation: Evaluation) -> Value:
+def _evaluated(program: PolicyExpression, evaluation: Evaluation) -> Value:
     variables = {f"variables.{name}": value for name, value in evaluation.variables.items()}
     values = {**evaluation.of_language, **variables, "authorizer": _AUTHORIZER}
     try:

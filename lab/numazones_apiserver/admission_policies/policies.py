@@ -17,8 +17,8 @@ from numazones_apiserver.admission_policies.expressions import (
     Evaluation,
     Expressions,
     FailedExpression,
-    InvalidExpression,
-    Program,
+    InvalidPolicyExpression,
+    PolicyExpression,
 )
 from numazones_apiserver.admission_policies.matching import GROUP, Matcher
 from numazones_apiserver.admission_policies.parameters import MisconfiguredPolicy, Parameters
@@ -43,16 +43,16 @@ class Mutation:
     """One mutation of a policy."""
 
     patch_type: str
-    program: Program
+    program: PolicyExpression
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyValidation:
     """One validation of a policy."""
 
-    program: Program
+    program: PolicyExpression
     message: str
-    message_program: Program | None
+    message_program: PolicyExpression | None
     reason: str
 
 
@@ -63,7 +63,7 @@ class CompiledPolicy:
     name: str
     spec: Object
     expressions: Expressions
-    conditions: tuple[Program, ...]
+    conditions: tuple[PolicyExpression, ...]
     mutations: tuple[Mutation, ...]
     checks: tuple[PolicyValidation, ...]
 
@@ -165,7 +165,7 @@ class Policies:
         self._bindings = store.collection(GROUP, plural.removesuffix("ies") + "ybindings")
         self._matcher = Matcher(store, registry)
         self._parameters = Parameters(store, registry)
-        self._compiled: dict[str, tuple[str, CompiledPolicy | InvalidExpression]] = {}
+        self._compiled: dict[str, tuple[str, CompiledPolicy | InvalidPolicyExpression]] = {}
 
     @property
     def bound(self) -> bool:
@@ -222,10 +222,10 @@ class Policies:
         if known is None or known[0] != version:
             try:
                 known = (version, compiled(body))
-            except InvalidExpression as error:
+            except InvalidPolicyExpression as error:
                 known = (version, error)
             self._compiled[name] = known
-        if isinstance(known[1], InvalidExpression):
+        if isinstance(known[1], InvalidPolicyExpression):
             raise known[1]
         return known[1]
 

@@ -17,7 +17,7 @@ from numazones_apiserver.admission_policies.expressions import (
     PATCHES,
     STRING,
     Expressions,
-    InvalidExpression,
+    InvalidPolicyExpression,
 )
 from numazones_apiserver.errors import FieldError, Object
 
@@ -131,7 +131,7 @@ def _check_variable(variable: Mapping[str, Any], expressions: Expressions, path:
     else:
         try:
             expressions.declare(name, text)
-        except InvalidExpression as error:
+        except InvalidPolicyExpression as error:
             yield errors.invalid_value(f"{path}.expression", text, str(error))
 
 
@@ -188,7 +188,7 @@ def _check_expression(
         return
     try:
         expressions.compile(text, *results)
-    except InvalidExpression as error:
+    except InvalidPolicyExpression as error:
         yield errors.invalid_value(f"{path}.{field}", text, str(error))
 
 

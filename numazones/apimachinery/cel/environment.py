@@ -14,10 +14,10 @@ from numazones.apimachinery.cel import declarations
 from numazones.apimachinery.cel.evaluation import InvalidLiteral, Program, program
 from numazones.apimachinery.cel.standard_functions import Function, no_overload
 from numazones.apimachinery.cel.syntax_tree import (
-    Call,
     CheckedExpression,
     Constant,
     Expression,
+    FunctionCall,
     ListLiteral,
     MapLiteral,
     Name,
@@ -143,7 +143,7 @@ class Environment:
             parsed = decode(self._checker.compile(text, disable_check=True).serialize())
         except (RuntimeError, ValueError):
             return False
-        calls = (node for node in parsed.ids.values() if isinstance(node, Call))
+        calls = (node for node in parsed.ids.values() if isinstance(node, FunctionCall))
         return any(
             node.function in _MACROS and len(node.arguments) > 2 and isinstance(node.arguments[1], Name)  # noqa: PLR2004
             for node in calls
@@ -169,7 +169,7 @@ class Environment:
             self._refine(checked, part)
         if self._is_object(node):
             checked.note_type(node, ("map", ("string",), ("dyn",)))
-        if not isinstance(node, Call) or "dyn" not in str(checked.type_of(node)):
+        if not isinstance(node, FunctionCall) or "dyn" not in str(checked.type_of(node)):
             return
         kinds = [checked.type_of(one) for one in node.values]
         if node.function == "_?_:_":
@@ -191,17 +191,17 @@ class Environment:
         free = _format_arguments(checked)
         for identity, node in sorted(checked.ids.items(), key=lambda item: checked.positions.get(item[0], 0)):
             match node:
-                case Call("matches", _, arguments) if isinstance(arguments[-1], Constant):
+                case FunctionCall("matches", _, arguments) if isinstance(arguments[-1], Constant):
                     if isinstance(self._matches("", arguments[-1].value), Failure):
                         yield checked.position(arguments[-1]), "invalid matches argument"
-                case Call(name, target, _) if name in self._exact and name not in _OF_LIBRARY:
+                case FunctionCall(name, target, _) if name in self._exact and name not in _OF_LIBRARY:
                     kinds = [checked.type_of(one) for one in node.values]
                     if not self._matching(name, kinds):
                         yield (
                             checked.positions.get(identity, 0),
                             _no_overload(name, kinds, member=bool(target)),
                         )
-                case Call(name, _, _) if name in _OPERANDS:
+                case FunctionCall(name, _, _) if name in _OPERANDS:
                     kinds = [checked.type_of(one) for one in node.values]
                     if any(kind[0] not in (*_OPERANDS[name], *_ANYTHING) for kind in kinds):
                         yield checked.positions.get(identity, 0), _no_overload(name, kinds, member=False)
@@ -279,7 +279,9 @@ def _library() -> ModuleType:
 
 def _format_arguments(checked: CheckedExpression) -> set[int]:
     """Ids of the lists that ``format`` takes, whose elements may be of several types."""
-    calls = (node for node in checked.ids.values() if isinstance(node, Call) and node.function == "format")
+    calls = (
+        node for node in checked.ids.values() if isinstance(node, FunctionCall) and node.function == "format"
+    )
     lists = [one for node in calls for one in node.arguments]
     return {identity for identity, node in checked.ids.items() if any(node is one for one in lists)}
 

@@ -21,10 +21,10 @@ from numazones.apimachinery.cel.standard_functions import (
     index,
 )
 from numazones.apimachinery.cel.syntax_tree import (
-    Call,
     Comprehension,
     Constant,
     Expression,
+    FunctionCall,
     ListLiteral,
     MapLiteral,
     Name,
@@ -155,7 +155,7 @@ class _Compiler:
                 return self._map(node)
             case Comprehension():
                 return self._comprehension(node)
-            case Call():
+            case FunctionCall():
                 return self._call(node)
 
     def _name(self, name: str) -> _Part:
@@ -267,7 +267,7 @@ class _Compiler:
 
     # --- calls --------------------------------------------------------------------------------
 
-    def _call(self, node: Call) -> _Part:
+    def _call(self, node: FunctionCall) -> _Part:
         name = node.function
         if (special := _SPECIAL.get(name)) is not None:
             return special(*map(self.part, node.values))

@@ -39,7 +39,7 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """The call of a function, a method or an operator."""
 
     function: str
@@ -83,7 +83,7 @@ class Comprehension:
     result: "Expression"
 
 
-Expression = Constant | Name | Select | Call | ListLiteral | MapLiteral | Comprehension
+Expression = Constant | Name | Select | FunctionCall | ListLiteral | MapLiteral | Comprehension
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def parts_of(node: Expression) -> Iterator[Expression]:
     match node:
         case Select(operand):
             yield operand
-        case Call():
+        case FunctionCall():
             yield from node.values
         case ListLiteral(elements):
             yield from elements
@@ -194,9 +194,9 @@ class _Reader:
     def _select(self, fields: "_Fields") -> Select:
         return Select(self.expression(fields[1][-1]), _text(fields, 2), bool(_int(fields, 3)))
 
-    def _call(self, fields: "_Fields") -> Call:
+    def _call(self, fields: "_Fields") -> FunctionCall:
         target = self.expression(fields[1][-1]) if 1 in fields else None
-        return Call(_text(fields, 2), target, tuple(map(self.expression, fields.get(3, ()))))
+        return FunctionCall(_text(fields, 2), target, tuple(map(self.expression, fields.get(3, ()))))
 
     def _list(self, fields: "_Fields") -> ListLiteral:
         optional = set()

@@ -56,7 +56,7 @@ class OwnerTemplate:
         return made[1]
 
 
-class TemplatePods(Mapping[str, ClusterPod]):
+class OwnerPods(Mapping[str, ClusterPod]):
     """Owner's UID → the pod that it would make, for one moment.
 
     A pod is made when it is asked for: by the thread that plans, not by the loop.
@@ -219,10 +219,10 @@ class Inputs:
             at_any_time=frozenset(next_pods or ()),
         )
 
-    def _template_pods(self) -> TemplatePods:
+    def _template_pods(self) -> OwnerPods:
         """Return what owners would make in place of their pods."""
         known = {item.owner: item for table in self.templates.values() for item in table}
-        return TemplatePods(known, self._made, self.defaults)
+        return OwnerPods(known, self._made, self.defaults)
 
     def _history(self, during: str, now: datetime) -> MoveHistory:
         moved: dict[tuple[str, str], datetime] = {}

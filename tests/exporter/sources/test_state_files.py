@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from numazones_exporter.sources.state_files import StateFiles
+from numazones_exporter.sources.state_files import StateFileReader
 from numazones_node.problems import SourceError
 from tests.places import DATA
 
 SAMPLE = DATA / "recordings/one-node/rig-b"
 FILES = {
-    "cpu_manager_state": StateFiles.cpu_manager,
-    "memory_manager_state": StateFiles.memory_manager,
-    "kubelet_internal_checkpoint": StateFiles.devices,
+    "cpu_manager_state": StateFileReader.cpu_manager,
+    "memory_manager_state": StateFileReader.memory_manager,
+    "kubelet_internal_checkpoint": StateFileReader.devices,
 }
 
 
@@ -24,7 +24,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def read(directory: Path, name: str) -> object:
-    return FILES[name](StateFiles(directory))
+    return FILES[name](StateFileReader(directory))
 
 
 def rejection(directory: Path, name: str) -> SourceError:
@@ -40,11 +40,11 @@ def test_recorded_files_are_read(name: str) -> None:
 def test_device_checkpoint_is_in_device_plugins_or_with_the_others(tmp_path: Path) -> None:
     content = (SAMPLE / "kubelet_internal_checkpoint").read_bytes()
     (tmp_path / "kubelet_internal_checkpoint").write_bytes(content)
-    beside = StateFiles(tmp_path).devices()
+    beside = StateFileReader(tmp_path).devices()
     (tmp_path / "kubelet_internal_checkpoint").unlink()
     (tmp_path / "device-plugins").mkdir()
     (tmp_path / "device-plugins/kubelet_internal_checkpoint").write_bytes(content)
-    assert StateFiles(tmp_path).devices() == beside
+    assert StateFileReader(tmp_path).devices() == beside
 
 
 def test_a_missing_file_is_named_with_its_path(tmp_path: Path, name: str) -> None:
@@ -92,7 +92,7 @@ def test_a_bad_cpu_list_in_the_state_is_rejected(tmp_path: Path) -> None:
 def test_only_changed_files_are_read_again(tmp_path: Path) -> None:
     file = tmp_path / "cpu_manager_state"
     file.write_bytes((SAMPLE / file.name).read_bytes())
-    files = StateFiles(tmp_path)
+    files = StateFileReader(tmp_path)
     first = files.cpu_manager()
     assert files.cpu_manager() is first
     file.write_bytes((SAMPLE / "mid" / file.name).read_bytes())

@@ -17,7 +17,7 @@ from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice
 from numazones.dra.rules import rules
-from numazones.dra.slices import DeviceSlices, Place
+from numazones.dra.slices import AllocationNode, DeviceSlices
 from tests.laws import examples
 from tests.numazones.dra.building import GPU, NODE, device, device_class, resource_slice
 
@@ -110,7 +110,7 @@ def answer(scenario: Scenario, *, slices: list[dict[str, Any]] | None = None) ->
         rules("v1.36.3"),
     )
     return allocator.allocate(
-        Place(NODE),
+        AllocationNode(NODE),
         [DeviceClaim.from_api(body) for body in scenario["claims"]],
     )
 

@@ -11,7 +11,7 @@ from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice
 from numazones.dra.rules import UnknownRules, rules
-from numazones.dra.slices import DeviceSlices, Place
+from numazones.dra.slices import AllocationNode, DeviceSlices
 from tests.numazones.dra.building import GPU, NODE, claim, device, device_class, resource_slice, result
 
 NUMA = "resource.kubernetes.io/numaNode"
@@ -47,7 +47,7 @@ def allocated(
         rules(version),
     )
     return allocator.allocate(
-        Place(NODE),
+        AllocationNode(NODE),
         [DeviceClaim.from_api(claim(**{"requests": [request()], **devices}))],
     )
 

@@ -4,7 +4,7 @@ import pytest
 
 from numazones.apimachinery.quantity import parse
 from numazones.dra.device_classes import DeviceClass
-from numazones.dra.devices import Attribute, Capacity, PublishedDevice
+from numazones.dra.devices import Capacity, DeviceAttribute, PublishedDevice
 from numazones.dra.extended_resources import IMPLICIT, classes_by_resource
 from tests.numazones.dra.building import device_class
 
@@ -13,9 +13,9 @@ GPU = PublishedDevice(
     "worker-1",
     "gpu-0",
     attributes={
-        "type": Attribute("string", "gpu"),
-        "gpu.example/index": Attribute("int", 3),
-        "ecc": Attribute("bool", True),
+        "type": DeviceAttribute("string", "gpu"),
+        "gpu.example/index": DeviceAttribute("int", 3),
+        "ecc": DeviceAttribute("bool", True),
     },
     capacities={"memory": Capacity(parse("80Gi"))},
 )

@@ -10,7 +10,7 @@ from numazones.dra.device_classes import DeviceClass
 from numazones.dra.device_tables import DeviceTables
 from numazones.dra.devices import Slice
 from numazones.dra.rules import AllocatorRules
-from numazones.dra.slices import Place
+from numazones.dra.slices import AllocationNode
 from tests.numazones.dra.building import GPU, claim, device, device_class, resource_slice, result
 
 VERSION = "v1.36.3"
@@ -49,7 +49,7 @@ def random_claim(draw: random.Random, name: str) -> DeviceClaim:
 
 
 def outcomes(found: ClusterDevices) -> dict[str, tuple[type[Outcome], Any]]:
-    said = {node: found.allocate(Place(node), [ASKED]) for node in NODES}
+    said = {node: found.allocate(AllocationNode(node), [ASKED]) for node in NODES}
     return {
         node: (type(one), [given.key for part in getattr(one, "claims", ()) for given in part.devices])
         for node, one in said.items()
@@ -101,7 +101,7 @@ def test_allocating_on_top_counts_as_allocated_and_copies_nothing() -> None:
     found = [current]
     given = []
     for _ in range(2):
-        outcome = found[-1].allocate(Place("a"), [ASKED])
+        outcome = found[-1].allocate(AllocationNode("a"), [ASKED])
         given += [one.device.name for one in outcome.claims[0].devices]  # type: ignore[union-attr]
         found.append(found[-1].after(outcome))  # type: ignore[arg-type]
     assert given == ["g0", "g1"]

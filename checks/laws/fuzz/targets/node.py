@@ -26,7 +26,7 @@ from numazones_exporter.sources.kubelet_config import FileConfigReader, parse_co
 from numazones_exporter.sources.node_pods import FilePodsReader
 from numazones_exporter.sources.podresources import ALLOCATABLE_FILE, LIST_FILE, ReplayReader
 from numazones_exporter.sources.reading import Sources, observe
-from numazones_exporter.usage_metrics import Usage
+from numazones_exporter.usage_metrics import CPUUsageTracker
 from numazones_exporter.zones import IndescribableNode, build, problems_of, snapshot_of
 from numazones_node import podresources_pb2 as pb
 from numazones_node.problems import SourceError
@@ -161,7 +161,7 @@ def _usage(data: bytes) -> None:
     with folder() as root:
         write_tree(root, json_or(data))
         clock = count(0, 60)
-        usage = Usage(root / "proc", root / "sys", clock=lambda: float(next(clock)))
+        usage = CPUUsageTracker(root / "proc", root / "sys", clock=lambda: float(next(clock)))
         cpus = tuple(CPU(cpu, cpu, cpu // 2, 0, cpu // 2) for cpu in range(4))
         machine = Machine(cpus, tuple(NUMANode(numa, 2**20, (), None) for numa in range(2)))
         holder = ContainerHolding("ns", "a", "1", "app", cpus=0b1100)

@@ -12,7 +12,7 @@ from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice
 from numazones.dra.rules import rules
-from numazones.dra.slices import DeviceSlices, Place
+from numazones.dra.slices import AllocationNode, DeviceSlices
 from numazones_benchmarks import allocation
 from tests.numazones.dra.building import GPU, claim, device, device_class, resource_slice
 
@@ -51,6 +51,6 @@ def test_one_pod_on_thousands_of_nodes_is_answered_within_seconds() -> None:
     )
     start = time.perf_counter()
     allocator = Allocator(slices, {"gpus": gpu}, AllocatedDevices(), rules())
-    outcomes = [allocator.allocate(Place(name), [DeviceClaim.from_api(body)]) for name in names]
+    outcomes = [allocator.allocate(AllocationNode(name), [DeviceClaim.from_api(body)]) for name in names]
     assert time.perf_counter() - start < MOST_SECONDS
     assert all(isinstance(outcome, Allocated) for outcome in outcomes)
