@@ -15,9 +15,9 @@ from numazones.api.zones import zones_from_node
 from numazones.cluster.cluster import ClusterPod
 from numazones_simulator import node_kinds
 from numazones_simulator.node_spec import node_object
-from tests.operator.closed_loop import pod_body
 from tests.operator.page.changes import changes
 from tests.operator.page.updates import Updates
+from tests.operator.pods import pod_body
 
 REJECTED = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "Pod was rejected: no"}
 COUNTS = {"stuck": 4, "nowhere": 2, "unknown": 0, "kept": 2, "fitting": 1, "rejected": 3}

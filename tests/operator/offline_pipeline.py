@@ -20,7 +20,7 @@ from numazones_operator.options import OperatorOptions
 from numazones_operator.pipeline import Pipeline
 from numazones_simulator import node_kinds
 from numazones_simulator.node_spec import node_object
-from tests.operator.closed_loop import pod_body
+from tests.operator.pods import pod_body
 
 SETTLE = 10.0
 

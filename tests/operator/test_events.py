@@ -9,7 +9,7 @@ from numazones_client import Forbidden
 from numazones_client.errors import Request
 from numazones_operator.events import NORMAL, WARNING, EventPoster, event, object_reference
 from numazones_operator.metrics.registry import Metrics
-from tests.operator.closed_loop import eventually
+from tests.waiting import eventually
 
 NODE = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n"}
 

@@ -6,9 +6,9 @@ import pytest
 
 from numazones.cluster.cluster import ClusterPod
 from numazones_operator.pipeline import NOT_BY_PREEMPTION
-from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import OfflinePipeline
 from tests.operator.one_node_pipeline import OneNodePipeline
+from tests.operator.pods import pod_body
 
 STARTED = [{"name": "main"}]
 

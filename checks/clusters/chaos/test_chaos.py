@@ -10,7 +10,7 @@ from checks.clusters.chaos import checker, driver
 from checks.clusters.chaos.cluster import NODES, Cluster, running
 from checks.clusters.chaos.driver import Driver
 from numazones_client.resources import PODS, REBALANCE_RECOMMENDATIONS
-from tests.operator.closed_loop import eventually
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

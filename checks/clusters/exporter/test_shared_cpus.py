@@ -22,7 +22,8 @@ from numazones_simulator import simulated_cluster
 from numazones_simulator.node_spec import NodeSpec, configuration
 from numazones_simulator.screen import Screen
 from tests.numazones.kubelet import building
-from tests.operator.closed_loop import eventually, pod_body
+from tests.operator.pods import pod_body
+from tests.waiting import eventually
 
 NODE = "uneven"
 MACHINE = building.machine(2, cores=4, offline=frozenset({15}))

@@ -10,7 +10,7 @@ from numazones_client import Client
 from numazones_client.resources import NAMESPACES, PODS, REPLICA_SETS
 from numazones_simulator.control_plane import control_plane
 from tests import plugin
-from tests.operator.closed_loop import pod_body
+from tests.operator.pods import pod_body
 
 
 async def replica_set(client: Client, namespace: str, replicas: int) -> str:

@@ -10,7 +10,7 @@ import pytest
 from numazones_client.resources import NAMESPACES, NODES, PODS, REPLICA_SETS
 from numazones_simulator.control_plane import control_plane
 from tests import plugin
-from tests.operator.closed_loop import pod_body
+from tests.operator.pods import pod_body
 
 NOTHING = ":4"
 

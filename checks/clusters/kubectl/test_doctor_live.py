@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from checks.clusters.operator.closed_loop import closed_loop
 from numazones_simulator import node_kinds
 from tests import plugin
 from tests.kubectl.healthy_cluster import changed, healthy, program
 from tests.kubectl.live_doctor import doctor, of, serving
-from tests.operator.closed_loop import closed_loop
 
 
 async def test_a_cluster_is_examined_with_what_its_api_server_knows(tmp_path: Path) -> None:

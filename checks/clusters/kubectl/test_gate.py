@@ -18,7 +18,7 @@ from numazones_simulator.control_plane import ControlPlane, control_plane
 from tests import plugin
 from tests.kubectl.live_doctor import serving
 from tests.kubectl.small_cluster import cluster as small_cluster
-from tests.operator.closed_loop import pod_body
+from tests.operator.pods import pod_body
 from tests.places import ROOT
 from tests.yaml_files import documents
 

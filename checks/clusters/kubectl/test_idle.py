@@ -18,7 +18,7 @@ from numazones_simulator.machine_load import BUSY_ANNOTATION
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import SimulatedCluster
 from tests import plugin
-from tests.operator.closed_loop import eventually
+from tests.waiting import eventually
 
 SHAPE = 8
 RUNNING = (("idle-a", "n1", 16, 0.03), ("busy", "n1", 16, 0.7), ("idle-b", "n2", 14, 0.06))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
+from checks.clusters.operator.closed_loop import closed_loop
 from kubectl_numazones.live.app import Live
 from kubectl_numazones.live.board import board_of
 from kubectl_numazones.live.lines import forbidden
@@ -22,7 +23,7 @@ from numazones_simulator import node_kinds
 from tests import plugin
 from tests.kubectl.live_screen import DUMP, press, shown, until, until_gone, view
 from tests.kubectl.small_cluster import cluster, node_body, pod_body, written
-from tests.operator.closed_loop import closed_loop, eventually
+from tests.waiting import eventually
 
 
 def recommending(directory: Path) -> Path:

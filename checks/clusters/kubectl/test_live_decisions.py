@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from checks.clusters.kubectl.test_plan_decisions import MAY_NOT, recommendation
+from checks.clusters.operator.closed_loop import Loop, closed_loop
 from kubectl_numazones.live import deciding
 from kubectl_numazones.live.app import Live
 from kubectl_numazones.live.board import board_of
@@ -27,8 +28,8 @@ from numazones_client.resources import EVENTS, REBALANCE_POLICIES, REBALANCE_REC
 from numazones_simulator import node_kinds
 from tests.kubectl.live_screen import DUMP, press, shown, until, until_gone, view
 from tests.kubectl.small_cluster import pod_body
-from tests.operator.closed_loop import Loop, closed_loop, eventually
 from tests.support.page.clusters import TIME, dump
+from tests.waiting import eventually
 
 
 @pytest.fixture(autouse=True)

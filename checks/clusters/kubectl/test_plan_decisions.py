@@ -21,7 +21,8 @@ from numazones_simulator.control_plane import ControlPlane, control_plane
 from tests import plugin
 from tests.kubectl.live_doctor import serving
 from tests.kubectl.terminal import on_terminal
-from tests.operator.closed_loop import eventually, pod_body
+from tests.operator.pods import pod_body
+from tests.waiting import eventually
 
 NOTHING = b":4\n"
 """What kubectl is told where there is nothing to offer."""

@@ -22,7 +22,7 @@ from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import SimulatedCluster
 from tests import plugin
 from tests.kubectl.small_cluster import node_body, pod_body
-from tests.operator.closed_loop import eventually
+from tests.waiting import eventually
 
 SYSTEM = "numazones-system"
 NODE = "secret-host"

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from checks.clusters.operator.closed_loop import OPTIONS, closed_loop
 from checks.clusters.operator.rights import granted_rights
 from numazones_client.resources import PODS
 from numazones_operator.main import main
@@ -21,7 +22,6 @@ from numazones_operator.options import OperatorOptions
 from numazones_program import settings
 from numazones_simulator import node_kinds
 from tests.manifests.kustomizations import MANIFESTS, documents, the
-from tests.operator.closed_loop import OPTIONS, closed_loop
 from tests.places import ROOT
 
 BASE = MANIFESTS / "extender"

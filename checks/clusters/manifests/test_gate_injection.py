@@ -16,7 +16,7 @@ from numazones.prediction.forecast import relevant
 from numazones_apiserver import ApiServer
 from numazones_apiserver.requests import HTTPRequest
 from tests.manifests.helm import helm
-from tests.operator.closed_loop import pod_body
+from tests.operator.pods import pod_body
 from tests.places import ROOT
 from tests.yaml_files import documents
 

@@ -9,7 +9,7 @@ import pytest
 
 from numazones.cluster.waiting import GATE
 from numazones_operator.prevention.gate_removal_patch import TargetNode, gate_removal_patch
-from tests.operator.closed_loop import pod_body
+from tests.operator.pods import pod_body
 from tests.real_apiserver import RealAPIServer
 
 pytestmark = pytest.mark.real_apiserver

@@ -18,6 +18,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from checks.clusters.operator.closed_loop import Loop, closed_loop, metrics
 from numazones.cluster.cluster import ClusterPod
 from numazones.placement import models
 from numazones.rebalance.filter import eviction_cost
@@ -28,8 +29,9 @@ from numazones_simulator import node_kinds, placement_models
 from numazones_simulator.kubelet import agent
 from numazones_simulator.node_kinds import MODEL_LABEL
 from tests.kubectl.small_cluster import written
-from tests.operator.closed_loop import Loop, closed_loop, eventually, metrics, pod_body
+from tests.operator.pods import pod_body
 from tests.places import ROOT
+from tests.waiting import eventually
 
 FOLDER = ROOT / "tests" / "models" / "third"
 PROGRAM = Path(sys.executable).with_name("kubectl-numazones")

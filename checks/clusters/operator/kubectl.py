@@ -3,8 +3,8 @@
 import asyncio
 import subprocess
 
+from checks.clusters.operator.closed_loop import Loop
 from numazones_simulator.control_plane import ControlPlane
-from tests.operator.closed_loop import Loop
 
 
 async def run(program: str, loop: Loop | ControlPlane, *arguments: str) -> str:

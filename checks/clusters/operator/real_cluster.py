@@ -7,8 +7,8 @@ from pathlib import Path
 from numazones_client import Client, ClusterConfig, from_kubeconfig
 from numazones_client.resources import ADMISSION_PREDICTIONS, NUMAZONES
 from tests.manifests.kustomizations import composition
-from tests.operator.closed_loop import eventually
 from tests.real_apiserver import RealAPIServer
+from tests.waiting import eventually
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from checks.clusters.operator.closed_loop import OPTIONS, Loop, closed_loop, metrics
 from numazones_apiserver.requests import HTTPRequest
 from numazones_client.resources import (
     DEFINITIONS,
@@ -18,7 +19,7 @@ from numazones_client.resources import (
 )
 from numazones_operator.process import LEASE_NAME
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics
+from tests.waiting import eventually
 
 RENEWALS = 20
 

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
+from checks.clusters.operator.closed_loop import closed_loop
 from numazones.cluster.cluster import ClusterPod
 from numazones_client import Unreadable
 from numazones_client.resources import NODES, NUMAZONES
 from numazones_operator.mirror import decoding
 from numazones_operator.mirror.decoding import ZoneReport
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import closed_loop, eventually, pod_body
 from tests.operator.offline_pipeline import RUNNING, SETTLE, OfflinePipeline
+from tests.operator.pods import pod_body
+from tests.waiting import eventually
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from checks.clusters.operator.closed_loop import Loop, closed_loop, metrics
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.placement.model import kubelet_verdict
 from numazones.prediction import forecast as prediction
@@ -26,7 +27,7 @@ from numazones_simulator import node_kinds, placement_models
 from numazones_simulator.workload import PodStream
 from numazones_topology_aware.identity import NAME as TOPOLOGY_AWARE
 from numazones_topology_aware.node_placement import TopologyAwarePlacement
-from tests.operator.closed_loop import Loop, closed_loop, eventually, metrics
+from tests.waiting import eventually
 
 NODES = 12
 CONCERNED = 800

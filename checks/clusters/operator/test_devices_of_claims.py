@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from checks.clusters.operator.closed_loop import Loop, closed_loop, metrics
 from checks.clusters.operator.test_why_live import SCHEDULER, asking
 from numazones.dra.conflicts import CPU_DRIVER
 from numazones_client.resources import (
@@ -18,7 +19,8 @@ from numazones_simulator import node_kinds
 from numazones_simulator.device_scheduling import DeviceScheduling
 from numazones_simulator.kube_scheduler.scheduler import KubeScheduler
 from tests.numazones.dra.building import GPU, claim, device, device_class, resource_slice, result
-from tests.operator.closed_loop import Loop, closed_loop, eventually, metrics, pod_body
+from tests.operator.pods import pod_body
+from tests.waiting import eventually
 
 NODE = "strict"
 

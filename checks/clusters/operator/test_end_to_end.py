@@ -8,10 +8,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from checks.clusters.operator.closed_loop import Loop, closed_loop, metrics
 from numazones_client import Resource
 from numazones_client.resources import ADMISSION_PREDICTIONS, EVENTS, PODS
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import Loop, closed_loop, eventually, metrics
+from tests.waiting import eventually
 
 
 def two_nodes() -> list[Any]:

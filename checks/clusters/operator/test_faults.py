@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from checks.clusters.operator.closed_loop import OPTIONS, Loop, closed_loop
 from checks.clusters.operator.test_recovery import assert_state_equals_a_fresh_list, busy_cluster, storm
 from numazones.api import crd
 from numazones.api.meta import NODE_LABEL
@@ -28,8 +29,8 @@ from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.zone_publisher import SimulatedZonePublisher
 from numazones_simulator.node_spec import NodeSpec
-from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually
 from tests.places import ROOT
+from tests.waiting import eventually
 
 RELEASES = ROOT / "tests" / "data" / "releases"
 

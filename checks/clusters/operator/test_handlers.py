@@ -16,6 +16,7 @@ import pytest
 from kopf.testing import KopfRunner
 from prometheus_client import CollectorRegistry
 
+from checks.clusters.operator.closed_loop import OPTIONS, Loop, closed_loop
 from numazones.api import crd
 from numazones.cluster.waiting import OPT_IN
 from numazones_client import ClusterConfig
@@ -39,7 +40,7 @@ from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.readiness import Readiness
 from numazones_simulator import node_kinds
 from numazones_simulator.control_plane import install
-from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually
+from tests.waiting import eventually
 
 
 def policy(name: str = "keep-room", *, mode: str = "Recommend", **spec: Any) -> dict[str, Any]:

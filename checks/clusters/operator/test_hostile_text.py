@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
+from checks.clusters.operator.closed_loop import Loop, closed_loop
 from checks.clusters.operator.page.test_server import PAGE, viewer
 from numazones.cluster.cluster import ClusterPod
 from numazones.rebalance.custom_resources import standing_goals
@@ -18,7 +19,8 @@ from numazones_operator.events import event
 from numazones_operator.process import Operator
 from numazones_operator.rebalance.objects import PolicyObject, recommendation_body
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import Loop, closed_loop, eventually, pod_body
+from tests.operator.pods import pod_body
+from tests.waiting import eventually
 
 TEXT = (
     "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u200b\u2066"

@@ -5,13 +5,14 @@ import os
 import re
 from pathlib import Path
 
+from checks.clusters.operator.closed_loop import closed_loop
 from checks.clusters.operator.kubectl import run
 from numazones.api.crd import KINDS
 from numazones_client import Resource
 from numazones_simulator import node_kinds
 from numazones_simulator.control_plane import control_plane
-from tests.operator.closed_loop import closed_loop, eventually
 from tests.places import DATA
+from tests.waiting import eventually
 
 DATA = DATA / "golden" / "kubectl-get"
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from checks.clusters.operator.closed_loop import Loop, closed_loop
 from numazones_apiserver.errors import StatusError
 from numazones_apiserver.faults import Fault
 from numazones_client.resources import LEASES
 from numazones_operator.leadership import Leadership, Term
-from tests.operator.closed_loop import Loop, closed_loop, eventually
+from tests.waiting import eventually
 
 NAMESPACE = "numazones-system"
 TERM = Term(lease_duration=10.0, renew_deadline=6.0, retry_period=0.02)

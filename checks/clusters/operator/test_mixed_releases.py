@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from checks.clusters import shipped_rights
+from checks.clusters.operator.closed_loop import Loop, closed_loop
 from checks.clusters.operator.test_faults import has_verdict
 from checks.clusters.shipped_rights import guard, manifests
 from numazones.api import crd
@@ -27,8 +28,8 @@ from numazones.cluster.waiting import GATE
 from numazones_apiserver.requests import HTTPRequest
 from numazones_client.resources import NUMAZONES
 from numazones_simulator.addresses import free_address
-from tests.operator.closed_loop import Loop, closed_loop, eventually
 from tests.places import ROOT
+from tests.waiting import eventually
 
 RELEASE_0_2_0 = "2405505"
 PACKAGES = {"numazones-exporter": "numazones_exporter", "numazones-operator": "numazones_operator"}

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from checks.clusters.operator.closed_loop import Loop, closed_loop
 from numazones.cluster.cluster import ClusterPod
 from numazones.prediction.forecast import predict, relevant
 from numazones_client import APIError, NotFound
@@ -19,7 +20,8 @@ from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NUMAZONES,
 from numazones_operator.options import OperatorOptions
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import Loop, closed_loop, eventually, pod_body
+from tests.operator.pods import pod_body
+from tests.waiting import eventually
 
 STORM = 120
 """Pods that come and go while something breaks."""

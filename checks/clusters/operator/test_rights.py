@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from checks.clusters.operator.closed_loop import OPTIONS, Loop, closed_loop, metrics
 from checks.clusters.operator.real_cluster import cluster_on
 from checks.clusters.operator.rights import granted_rights, note_rights
 from checks.clusters.operator.wrong_predictions import WrongPredictions, config_map, kept_misses
@@ -29,9 +30,10 @@ from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.zone_publisher import SimulatedZonePublisher
-from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
+from tests.operator.pods import pod_body
 from tests.places import ROOT
 from tests.real_apiserver import RealAPIServer
+from tests.waiting import eventually
 
 MANIFESTS = ROOT / "manifests"
 

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from checks.clusters.operator.closed_loop import OPTIONS, Loop, closed_loop
 from checks.clusters.operator.test_faults import foresees_a_waiting_pod, has_verdict, lacks_verdict
 from checks.clusters.operator.test_recovery import assert_state_equals_a_fresh_list, storm
 from numazones_client.resources import LEASES, NAMESPACES, NUMAZONES
 from numazones_simulator import node_kinds
 from numazones_simulator.control_plane import create_namespace
-from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually
+from tests.waiting import eventually
 
 NAME = "api.numazones.example"
 

@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from checks.clusters.operator.closed_loop import Loop, closed_loop
 from numazones.cluster.waiting import GATE
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
 from numazones_simulator.kube_scheduler.configuration import Configuration
 from numazones_simulator.kube_scheduler.scheduler import KubeScheduler
 from tests import plugin
-from tests.operator.closed_loop import Loop, closed_loop, eventually
+from tests.waiting import eventually
 
 GATES = [{"name": GATE}]
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from checks.clusters.operator.closed_loop import OPTIONS, Loop
 from numazones_client.resources import CONFIG_MAPS
 from numazones_operator.verification.misses import NAME, Misses
-from tests.operator.closed_loop import OPTIONS, Loop
 from tests.operator.offline_pipeline import OfflinePipeline, pod
 
 NAMESPACE = OPTIONS.namespace

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from checks.clusters.operator.closed_loop import Loop, closed_loop
 from numazones.cluster.cluster import ClusterPod
 from numazones_client import Resource
 from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES, PODS
@@ -19,7 +20,8 @@ from numazones_simulator.node_kinds import MODEL_LABEL
 from numazones_topology_aware.identity import NAME as TOPOLOGY_AWARE
 from numazones_topology_aware.identity import POLICIES
 from numazones_topology_aware.live import published_pools
-from tests.operator.closed_loop import Loop, closed_loop, eventually, pod_body
+from tests.operator.pods import pod_body
+from tests.waiting import eventually
 
 
 @pytest.fixture

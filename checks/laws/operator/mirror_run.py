@@ -41,8 +41,8 @@ from numazones_operator.rebalance.intent import Intent
 from numazones_simulator import node_kinds
 from numazones_simulator.node_spec import node_object
 from tests.numazones.dra import building
-from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import RUNNING
+from tests.operator.pods import pod_body
 from tests.operator.prevention.extender.cluster import Cluster
 from tests.operator.prevention.offline_gates import offline_gates
 

@@ -22,6 +22,7 @@ from typing import Any
 import kopf
 from prometheus_client import CollectorRegistry
 
+from checks.clusters.operator.closed_loop import Loop, closed_loop
 from numazones.api import crd
 from numazones.api.meta import NODE_LABEL
 from numazones.kubelet import machines
@@ -49,8 +50,9 @@ from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import KubeletFiles
 from numazones_simulator.node_spec import NodeSpec, configuration, node_object
 from numazones_simulator.replica_sets import ReplicaSets
-from tests.operator.closed_loop import Loop, closed_loop, eventually, pod_body
+from tests.operator.pods import pod_body
 from tests.places import ROOT
+from tests.waiting import eventually
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 STOP = re.compile(r"^\d+\. `([\w.]+)`", re.MULTILINE)

@@ -23,7 +23,7 @@ from numazones_simulator import node_kinds, simulated_cluster
 from numazones_simulator.screen import Screen
 from tests.manifests.kustomizations import MANIFESTS
 from tests.manifests.promtool import RULES, RUNBOOKS, Series, Test, check
-from tests.operator.closed_loop import pod_body
+from tests.operator.pods import pod_body
 from tests.places import ROOT
 
 FOLDER = MANIFESTS / "grafana"

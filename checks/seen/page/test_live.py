@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from checks.clusters.operator.closed_loop import closed_loop
 from checks.seen.page.browser import CHROMIUM, MISSING, PATIENCE
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import closed_loop
 
 expect.set_options(timeout=PATIENCE)
 

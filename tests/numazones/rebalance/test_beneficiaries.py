@@ -8,7 +8,7 @@ from numazones.api.rebalance import Goals, PendingPodSelector
 from numazones.cluster.cluster import ClusterPod
 from numazones.rebalance.beneficiaries import Beneficiaries, InvalidBeneficiaries, highest_victim, outranks
 from numazones.rebalance.goals import pending_goals
-from tests.operator.closed_loop import pod_body
+from tests.operator.pods import pod_body
 
 
 def pod(name: str = "p", *, labels: dict[str, str] | None = None, **spec: Any) -> ClusterPod:

@@ -13,7 +13,7 @@ from numazones_operator.mirror.admission_policies import (
     AdmissionPolicy,
     PolicyBinding,
 )
-from tests.operator.closed_loop import pod_body
+from tests.operator.pods import pod_body
 from tests.places import ROOT
 from tests.yaml_files import documents
 

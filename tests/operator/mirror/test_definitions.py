@@ -8,7 +8,7 @@ import pytest
 from numazones_client import Resource
 from numazones_operator.mirror import definitions
 from numazones_operator.mirror.definitions import Definition, Definitions
-from tests.operator.closed_loop import eventually
+from tests.waiting import eventually
 
 WIDGETS = Resource("example.com", "v1", "widgets")
 

@@ -10,8 +10,8 @@ from numazones.kubelet.node import Node
 from numazones_operator.mirror.decoding import ZoneReport
 from numazones_operator.notices.shared_cpu_events import SharedCPUEvents
 from tests.numazones.kubelet import building
-from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import OfflinePipeline
+from tests.operator.pods import pod_body
 
 UNEVEN = building.machine(2, cores=4, offline=frozenset({15}))
 

@@ -8,7 +8,7 @@ from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import TopologyReport
 from numazones_simulator import node_kinds
 from numazones_simulator.node_spec import node_object
-from tests.operator.closed_loop import pod_body
+from tests.operator.pods import pod_body
 
 
 def topology(name: str, *, free: int, policy: str = "single-numa-node") -> dict[str, Any]:

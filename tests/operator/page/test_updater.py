@@ -4,9 +4,9 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.usage import NUMAUse, Usage
 from numazones.errors import NumazonesError
 from numazones.prediction.held_room import ArrivalPath
-from tests.operator.closed_loop import pod_body
 from tests.operator.page.changes import changes
 from tests.operator.page.updates import Updates
+from tests.operator.pods import pod_body
 
 
 async def test_the_updater_rests_longer_than_it_works() -> None:

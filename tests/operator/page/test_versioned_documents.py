@@ -4,8 +4,8 @@ import asyncio
 import json
 
 from numazones_operator.page.versioned_documents import VersionedDocuments
-from tests.operator.closed_loop import PATIENCE
 from tests.operator.page.changes import changes
+from tests.waiting import PATIENCE
 
 
 async def test_whoever_waits_for_a_change_wakes_when_viewers_are_notified() -> None:

@@ -10,8 +10,8 @@ import pytest
 from numazones_client import Forbidden, NamespaceTerminating, NotFound, Unreachable
 from numazones_client.errors import Request
 from numazones_operator.predictions.admission_predictions import PublishedPrediction
-from tests.operator.closed_loop import eventually
 from tests.operator.one_node_pipeline import OneNodePipeline
+from tests.waiting import eventually
 
 STARTED = [{"name": "main"}]
 REQUEST = Request("patch", "admissionpredictions.numazones.io a")

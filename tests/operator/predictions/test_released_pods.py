@@ -8,8 +8,8 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.waiting import GATE, RELEASED
 from numazones_operator.mirror.waiting_pods import RELEASED_SECONDS
 from numazones_operator.predictions.live_forecasts import LiveForecasts
-from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import OfflinePipeline
+from tests.operator.pods import pod_body
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 ONLY_B = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}]

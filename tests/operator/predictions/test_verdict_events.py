@@ -11,7 +11,7 @@ from numazones_operator.events import NORMAL, EventPoster
 from numazones_operator.faults import of_pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.predictions.verdict_events import VerdictEvents
-from tests.operator.closed_loop import pod_body
+from tests.operator.pods import pod_body
 
 POD = ClusterPod.from_api({**pod_body("a"), "spec": {**pod_body("a")["spec"], "nodeName": "n"}})
 MINUTE = 60.0

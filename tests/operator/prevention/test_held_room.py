@@ -13,8 +13,8 @@ from numazones.object_faults import NodeName, ObjectFault
 from numazones.prediction.forecast import NodeAnswer, PodKind, ask
 from numazones.prediction.held_room import MAX_NODES, RELEASE_SECONDS, ArrivalPath, Hold, with_held
 from numazones_operator.prevention.held_room import NOMINATION_SECONDS, HeldRoom
-from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import ALL_OF_A_ZONE, OfflinePipeline
+from tests.operator.pods import pod_body
 
 EPOCH = 1_700_000_000.0
 

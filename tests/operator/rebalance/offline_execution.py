@@ -41,8 +41,8 @@ from numazones_operator.rebalance.rebalancing import Rebalancing
 from numazones_operator.rebalance.statuses import Statuses, StatusUpdate
 from numazones_operator.rebalance.steps import PlanCheck, Steps
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import OfflinePipeline
+from tests.operator.pods import pod_body
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 AT_NOON = "2026-01-31T12:00:00Z"

@@ -7,8 +7,8 @@ import pytest
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.kubelet.admission import admit
-from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import OfflinePipeline
+from tests.operator.pods import pod_body
 
 ALL_OF_A_ZONE = 30
 RUNNING: dict[str, Any] = {"phase": "Running", "containerStatuses": [{"name": "main"}]}

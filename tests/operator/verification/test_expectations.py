@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from numazones.cluster.cluster import ClusterPod
-from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import OfflinePipeline
+from tests.operator.pods import pod_body
 
 RUNNING: dict[str, Any] = {"phase": "Running", "containerStatuses": [{"name": "main"}]}
 

@@ -16,7 +16,7 @@ from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.rejection_advice import advice_of, explanation_of
 from numazones_operator.verification.verifier import Verification, Verifier, alignment
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import pod_body
+from tests.operator.pods import pod_body
 
 STRICT = node_kinds.single_numa_node("node", "10.0.0.1").empty_node()
 WHOLE_CORES = node_kinds.best_effort_full_cores("node", "10.0.0.1").empty_node()

@@ -3,10 +3,12 @@
 import re
 from pathlib import Path
 
+from checks.clusters.operator.closed_loop import closed_loop, metrics
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import closed_loop, eventually, metrics, pod_body
+from tests.operator.pods import pod_body
 from tests.places import ROOT
+from tests.waiting import eventually
 
 REFERENCE = ROOT / "docs" / "reference" / "metrics.md"
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from checks.clusters.operator.closed_loop import OPTIONS, closed_loop
 from checks.clusters.operator.kubectl import run
 from numazones_client import NotFound
 from numazones_client.errors import Request
@@ -18,7 +19,7 @@ from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
 from numazones_operator.notices import stale_exporters
 from numazones_operator.notices.stale_exporters import StaleExporters
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import OPTIONS, closed_loop, eventually
+from tests.waiting import eventually
 
 BEGAN = "2026-01-31T08:00:00.000000Z"
 LATER = "2026-01-31T09:00:00.000000Z"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from checks.clusters.operator.closed_loop import Loop, closed_loop, metrics
 from numazones.cluster.cluster import ClusterNode
 from numazones.prediction.forecast import Forecast
 from numazones_client import Unreadable
@@ -18,7 +19,7 @@ from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror import decoding
 from numazones_operator.notices.unreadable_objects import UnreadableObjects
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import Loop, closed_loop, eventually, metrics
+from tests.waiting import eventually
 
 
 async def unreadable_events(loop: Loop) -> list[dict[str, Any]]:

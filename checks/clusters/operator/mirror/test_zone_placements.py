@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from checks.clusters.operator.closed_loop import Loop, closed_loop
 from checks.clusters.operator.kubectl import run
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import zones_from_node
@@ -32,8 +33,8 @@ from numazones_simulator.node_kinds import MODEL_LABEL
 from numazones_topology_aware.identity import NAME as TOPOLOGY_AWARE
 from numazones_topology_aware.node import Node as TopologyAwareNode
 from tests.numazones.dra import building
-from tests.operator.closed_loop import Loop, closed_loop, eventually
 from tests.operator.mirror.test_node_placement import Setting
+from tests.waiting import eventually
 
 REQUEST = Request("patch", "numazones.numazones.io x")
 RECORD = {"grants": [1, 2]}

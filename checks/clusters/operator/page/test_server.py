@@ -10,9 +10,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from checks.clusters.operator.closed_loop import Loop, closed_loop
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import PATIENCE, Loop, closed_loop, eventually
+from tests.waiting import PATIENCE, eventually
 
 PAGE: dict[str, Any] = {"page_address": "127.0.0.1:0"}
 

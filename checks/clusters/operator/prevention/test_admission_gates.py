@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.clusters.operator.closed_loop import OPTIONS, Loop, closed_loop, metrics
 from numazones.apimachinery import timestamp
 from numazones.cluster.waiting import GATE, RELEASED
 from numazones_apiserver.errors import StatusError
@@ -16,9 +17,10 @@ from numazones_operator.prevention import preempting_pods as preempting_releases
 from numazones_operator.prevention.admission_gates import PATIENCE_SECONDS
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
+from tests.operator.pods import pod_body
 from tests.operator.prevention.extender.cluster import Cluster
 from tests.operator.prevention.offline_gates import offline_gates
+from tests.waiting import eventually
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 

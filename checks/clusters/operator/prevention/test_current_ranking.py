@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from checks.clusters.operator.closed_loop import closed_loop
 from numazones.api.rebalance import RebalancePolicy
 from numazones.prediction.node_choice import NodeChoice
 from numazones_client.resources import REBALANCE_POLICIES
@@ -10,8 +11,8 @@ from numazones_operator.options import OperatorOptions
 from numazones_operator.prevention.current_ranking import CurrentRanking
 from numazones_operator.rebalance.objects import PolicyObject
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import closed_loop, eventually
 from tests.operator.offline_pipeline import OfflinePipeline
+from tests.waiting import eventually
 
 
 def policy(*cpus: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from numazones_client import APIError, Client, Conflict
 from numazones_client.client import STRATEGIC_MERGE_PATCH
 from numazones_client.resources import PODS
 from numazones_operator.prevention.gate_removal_patch import TargetNode, gate_removal_patch
-from tests.operator.closed_loop import pod_body
+from tests.operator.pods import pod_body
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 
+from checks.clusters.operator.closed_loop import closed_loop, metrics
 from numazones.cluster.waiting import GATE
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice
 from numazones_client.resources import DEVICE_CLASSES, NAMESPACES, PODS
 from numazones_simulator import node_kinds
 from tests.numazones.dra.building import GPU, device, device_class, resource_slice
-from tests.operator.closed_loop import closed_loop, eventually, metrics
 from tests.operator.offline_pipeline import ALL_OF_A_ZONE
 from tests.operator.prevention.extender.cluster import Cluster
 from tests.operator.prevention.offline_gates import offline_gates
+from tests.waiting import eventually
 
 GATES = [{"name": GATE}]
 RESOURCE = "example.com/gpu"

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
+from checks.clusters.operator.closed_loop import Loop
 from checks.clusters.operator.rebalance.kept_back import answer_kept_back
 from checks.clusters.operator.rebalance.test_rebalancing import Stage, stage
 from numazones_client import NotFound
 from numazones_client.resources import LEASES, REBALANCE_RECOMMENDATIONS
-from tests.operator.closed_loop import Loop, eventually
+from tests.waiting import eventually
 
 
 async def fill_the_hole(here: Stage) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from checks.clusters.operator.closed_loop import OPTIONS, Loop, closed_loop, metrics, runs
 from checks.clusters.operator.real_cluster import cluster_on
 from checks.clusters.operator.rebalance.kept_back import next_write_kept_back
 from checks.clusters.operator.rights import granted_rights, note_rights
@@ -40,9 +41,10 @@ from numazones_simulator.node_spec import VERSION, configuration
 from numazones_simulator.replica_sets import ReplicaSets
 from numazones_simulator.scheduler import SimulatedScheduler
 from tests.manifests.kustomizations import composition
-from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body, runs
+from tests.operator.pods import pod_body
 from tests.places import ROOT
 from tests.real_apiserver import RealAPIServer
+from tests.waiting import eventually
 from tests.yaml_files import documents
 
 LARGE = {"name": "large", "resources": {"cpu": "30", "memory": "1Gi"}, "count": 1}

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from checks.clusters.operator.closed_loop import OPTIONS, closed_loop
 from checks.clusters.operator.wrong_predictions import WrongPredictions, config_map, kept_misses
 from numazones.whatif import wrong_prediction
-from tests.operator.closed_loop import OPTIONS, closed_loop, eventually
 from tests.operator.offline_pipeline import RUNNING
+from tests.waiting import eventually
 
 NAMESPACE = OPTIONS.namespace
 

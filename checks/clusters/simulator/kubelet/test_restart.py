@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from checks.clusters.operator.closed_loop import Loop, closed_loop
 from numazones.kubelet import machines
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.kubelet import RefusesToStart
-from tests.operator.closed_loop import Loop, closed_loop
 
 
 async def pod_on(loop: Loop, name: str, cpu: int) -> dict[str, Any]:

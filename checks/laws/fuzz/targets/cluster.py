@@ -25,8 +25,8 @@ from numazones_operator.prevention.extender.messages import encode
 from numazones_operator.rebalance.inputs import Defaulting, OwnerTemplate, VolumeClaim
 from numazones_operator.rebalance.objects import PolicyObject
 from tests.kubectl.healthy_cluster import healthy
-from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import OfflinePipeline
+from tests.operator.pods import pod_body
 from tests.operator.prevention.extender.cluster import Cluster
 
 _DECODERS: tuple[Decoder[Any], ...] = (

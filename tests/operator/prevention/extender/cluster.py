@@ -18,8 +18,8 @@ from numazones_operator.prevention.extender.extender import Extender
 from numazones_operator.prevention.extender.metrics import ExtenderMetrics
 from numazones_operator.prevention.extender.unknown_nodes import UnknownNodes
 from numazones_operator.prevention.held_room import HeldRoom
-from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import Clock, OfflinePipeline
+from tests.operator.pods import pod_body
 
 
 class Server:

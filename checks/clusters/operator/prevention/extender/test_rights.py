@@ -7,12 +7,13 @@ import aiohttp
 import pytest
 import yaml
 
+from checks.clusters.operator.closed_loop import closed_loop
 from checks.clusters.operator.rights import granted_rights, note_rights
 from numazones_client.resources import PODS
 from numazones_operator.prevention.extender.rejected_pods import TRY_AGAIN
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import closed_loop, eventually
 from tests.places import ROOT
+from tests.waiting import eventually
 
 
 async def test_the_manifests_grant_exactly_what_the_extender_uses(

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
+from checks.clusters.operator.closed_loop import closed_loop, metrics
 from numazones_client.resources import PODS
 from numazones_operator.prevention.extender import entrance
 from numazones_operator.prevention.extender import server as server_module
@@ -21,9 +22,9 @@ from numazones_operator.prevention.extender.metrics import ExtenderMetrics
 from numazones_operator.prevention.extender.server import ExtenderServer
 from numazones_program.settings import InvalidSetting
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import closed_loop, eventually, metrics
 from tests.operator.prevention.extender.authority import Authority
 from tests.operator.prevention.extender.cluster import Cluster
+from tests.waiting import eventually
 
 
 @asynccontextmanager

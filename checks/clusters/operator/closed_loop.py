@@ -1,8 +1,7 @@
 """A cluster in one process: API server, simulated kubelets, a NUMA-blind scheduler, and the operator."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,9 +24,9 @@ from numazones_simulator.kubelet.zone_publisher import SimulatedZonePublisher
 from numazones_simulator.node_spec import NodeSpec
 from numazones_simulator.recordings import NodeDirectories
 from numazones_simulator.scheduler import SimulatedScheduler
+from tests.operator.pods import pod_body
+from tests.waiting import PATIENCE, eventually
 
-PATIENCE = 300.0
-"""Seconds that a busy machine may take for what takes an idle one a second."""
 OPTIONS = OperatorOptions(
     metrics_address="127.0.0.1:0",
     namespace="numazones-system",
@@ -40,22 +39,6 @@ OPTIONS = OperatorOptions(
     leader_elect_retry_period=0.2,
     log_level="warning",
 )
-
-
-async def eventually(
-    probe: Callable[[], Awaitable[Any] | Any], *, patience: float = PATIENCE, what: str = ""
-) -> Any:
-    """Wait until the probe gives something true, and return it."""
-    end = time.monotonic() + patience
-    while True:
-        found = probe()
-        if isinstance(found, Awaitable):
-            found = await found
-        if found:
-            return found
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {patience} s: {what or probe}")
-        await asyncio.sleep(0.02)
 
 
 class LatePublisher(SimulatedZonePublisher):
@@ -196,31 +179,6 @@ async def closed_loop(directory: Path) -> AsyncIterator[Loop]:
             for task in asyncio.all_tasks():
                 if task in tasks._tasks:
                     task.cancel()
-
-
-def pod_body(
-    name: str,
-    *,
-    namespace: str = "default",
-    cpu: int | str = 2,
-    memory: str = "1Gi",
-    limits: dict[str, str] | None = None,
-    labels: dict[str, str] | None = None,
-    **spec: Any,
-) -> dict[str, Any]:
-    """A pod of one Guaranteed container."""
-    amounts = {"cpu": str(cpu), "memory": memory, **(limits or {})}
-    container = {
-        "name": "main",
-        "image": "registry.example/app",
-        "resources": {"requests": amounts, "limits": amounts},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels or {}},
-        "spec": {"containers": [container], **spec},
-    }
 
 
 async def metrics(operator: Operator) -> dict[str, float]:
