@@ -27,7 +27,7 @@ from numazones_simulator.kubelet.kubelet import SimulatedKubelet
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import KubeletFiles
 from numazones_simulator.node_spec import NodeSpec, bystander, configuration, node_object
-from tests.operator.closed_loop import eventually
+from tests.waiting import eventually
 
 NODE = "kind-control-plane"
 MACHINE = machines.build(machines.MachineShape(sockets=1, cores_per_numa=4, memory_per_numa=8 << 30))

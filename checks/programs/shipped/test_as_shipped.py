@@ -54,8 +54,8 @@ from numazones_simulator.kubelet.unix_server import UnixServer
 from numazones_simulator.recordings import Recording
 from tests.manifests.helm import helm
 from tests.manifests.kustomizations import composition, rendered
-from tests.operator.closed_loop import eventually
 from tests.places import ROOT
+from tests.waiting import eventually
 
 IMAGES = ROOT / ".cache" / "images"
 SAMPLE = ROOT / "tests" / "data" / "recordings"
