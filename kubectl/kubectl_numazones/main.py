@@ -21,7 +21,7 @@ if _INTERRUPTIBLE:
 import click  # noqa: E402
 from click.shell_completion import CompletionItem  # noqa: E402
 
-from kubectl_numazones.garbage_collection import without_collection  # noqa: E402
+from kubectl_numazones.reading.garbage_collection import without_collection  # noqa: E402
 from numazones.errors import NumazonesError  # noqa: E402
 from numazones.wording import did_you_mean, visible  # noqa: E402
 

@@ -16,7 +16,7 @@ from kubectl_numazones.live.app import Live
 from kubectl_numazones.live.board import board_of
 from kubectl_numazones.live.lines import Line, node_details, zone_line
 from kubectl_numazones.live.listing import STUCK, ZONES, ListView, listing
-from kubectl_numazones.plan_decisions import PlanDecision
+from kubectl_numazones.plans.decisions import PlanDecision
 from kubectl_numazones.reading.cluster import read_cluster
 from kubectl_numazones.reading.kinds import ACCESS_REVIEWS
 from kubectl_numazones.reading.source import Source, connect

@@ -277,7 +277,7 @@ async def test_on_a_terminal_it_asks_first(cluster: Cluster, answer: str, code: 
 async def test_wait_prints_each_phase_until_the_end(
     cluster: Cluster, end: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kubectl_numazones.plan_progress._INTERVAL", 0.05)  # the program is forked from here
+    monkeypatch.setattr("kubectl_numazones.plans.progress._INTERVAL", 0.05)  # the program is forked from here
     await cluster.policy()
     gated = pod_body("trainer", namespace="team", schedulingGates=[{"name": GATE}])
     await cluster.client.create(NAMESPACES, {"metadata": {"name": "team"}})

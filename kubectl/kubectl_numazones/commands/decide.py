@@ -8,8 +8,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from kubectl_numazones import plan_decisions, plan_progress
-from kubectl_numazones.plan_decisions import PendingPlan, PlanDecision
+from kubectl_numazones.plans import decisions, progress
+from kubectl_numazones.plans.decisions import PendingPlan, PlanDecision
 from kubectl_numazones.printing import screen
 from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.names import completions, joined
@@ -56,19 +56,19 @@ def decide_on(
         raise click.UsageError(f"there is no terminal to ask for confirmation; use {verb} --yes")
     decision = PlanDecision(verb)
     plans = run_until_complete(_plans(source, names, decision))
-    fresh = [plan for plan in plans if not plan_decisions.is_decided(plan, decision)]
+    fresh = [plan for plan in plans if not decisions.is_decided(plan, decision)]
     for plan in plans:
         if plan in fresh:
             click.echo(f"{plan.name}: {plan.promise}")
             screen.warn_of(plan.spec.doubts)
-            screen.print_table(plan_decisions.MOVES, plan.spec.moves)
+            screen.print_table(decisions.MOVES, plan.spec.moves)
         else:
-            click.echo(plan_decisions.already(plan, decision))
+            click.echo(decisions.already(plan, decision))
     if dry_run:
         for plan in fresh:
             click.echo(f"{plan.name} would be {decision.field}")
         return 0
-    if fresh and not yes and not click.confirm(plan_decisions.question(fresh, decision)):
+    if fresh and not yes and not click.confirm(decisions.question(fresh, decision)):
         click.echo(f"nothing was {decision.field}")
         return 1
     if fresh:
@@ -82,10 +82,10 @@ def _follow(source: Source, plans: list[PendingPlan], seconds: float) -> int:
 
     async def follow() -> None:
         async with await connect(source) as client, asyncio.timeout(seconds):
-            async for plan in plan_progress.progress(client, plans):
+            async for plan in progress.changes(client, plans):
                 ended[plan.name] = plan
-                click.echo(plan_progress.said(plan))
-            async for line in plan_progress.arrivals(client, ended.values()):
+                click.echo(progress.said(plan))
+            async for line in progress.arrivals(client, ended.values()):
                 click.echo(line)
 
     try:
@@ -119,25 +119,22 @@ def _goes_on(plans: Iterable[PendingPlan]) -> str:
 async def _plans(source: Source, names: tuple[str, ...], decision: PlanDecision) -> list[PendingPlan]:
     """Return the plans that were named; nothing speaks against the decision."""
     async with await connect(source) as client:
-        plans = [
-            await plan_decisions.find(client, name)
-            for name in dict.fromkeys(joined(names, plan_decisions.TYPES))
-        ]
-        fresh = [plan for plan in plans if not plan_decisions.is_decided(plan, decision)]
-        await plan_decisions.check(client, fresh, decision)
+        plans = [await decisions.find(client, name) for name in dict.fromkeys(joined(names, decisions.TYPES))]
+        fresh = [plan for plan in plans if not decisions.is_decided(plan, decision)]
+        await decisions.check(client, fresh, decision)
         return plans
 
 
 async def _write(source: Source, plans: list[PendingPlan], decision: PlanDecision) -> None:
     async with await connect(source) as client:
         for plan in plans:
-            await plan_decisions.decide(client, plan, decision)
-            click.echo(f"{plan.name} is {decision.field}: {plan_decisions.what_follows(plan, decision)}")
+            await decisions.decide(client, plan, decision)
+            click.echo(f"{plan.name} is {decision.field}: {decisions.what_follows(plan, decision)}")
 
 
 def _complete(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the recommendations that have not ended; nothing where the cluster does not answer at once."""
-    chosen = joined(tuple(ctx.params.get("names") or ()), plan_decisions.TYPES)
+    chosen = joined(tuple(ctx.params.get("names") or ()), decisions.TYPES)
 
     async def ask(source: Source) -> list[CompletionItem]:
         return [

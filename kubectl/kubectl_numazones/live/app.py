@@ -21,7 +21,6 @@ from textual.events import Resize
 from textual.widgets import Footer, Input, Static
 from textual.worker import Worker, WorkerError
 
-from kubectl_numazones import plan_decisions
 from kubectl_numazones.live import head, lines
 from kubectl_numazones.live.board import Board, Planned, board_of, plans_of
 from kubectl_numazones.live.cluster_mirror import ClusterMirror
@@ -34,7 +33,8 @@ from kubectl_numazones.live.lines import Line
 from kubectl_numazones.live.listing import EVENTS, PLANS, STUCK, ZONES, ListView, listing
 from kubectl_numazones.live.screens import Details
 from kubectl_numazones.live.style import CSS
-from kubectl_numazones.plan_decisions import PlanDecision
+from kubectl_numazones.plans import decisions
+from kubectl_numazones.plans.decisions import PlanDecision
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.zone_figures import ORDERS
 from kubectl_numazones.reading.cluster import ClusterView, read_cluster
@@ -189,7 +189,7 @@ class Live(App[None]):
                 await asyncio.sleep(time.monotonic() - started)
 
     async def _ask_for_rights(self, client: Client) -> None:
-        self._missing = await plan_decisions.missing_right(client)
+        self._missing = await decisions.missing_right(client)
 
     def _follow_events_if_shown(self) -> None:
         """Begin to follow the operator's events when they are first looked at and the cluster is there."""

@@ -4,11 +4,11 @@ from typing import Any
 
 from textual.app import App
 
-from kubectl_numazones import plan_decisions
 from kubectl_numazones.live import lines
 from kubectl_numazones.live.lines import Line
 from kubectl_numazones.live.screens import Confirm
-from kubectl_numazones.plan_decisions import PendingPlan, PlanDecision
+from kubectl_numazones.plans import decisions
+from kubectl_numazones.plans.decisions import PendingPlan, PlanDecision
 from kubectl_numazones.reading.cluster import ClusterView
 from numazones.errors import NumazonesError
 from numazones_client import Client
@@ -31,15 +31,15 @@ async def decide(app: App[Any], client: Client | None, line: Line | None, decisi
         _say_wrong(app, _NO_PLAN)
         return
     try:
-        plan = await plan_decisions.find(client, line.plan)
-        if plan_decisions.is_decided(plan, decision):
-            _say(app, plan_decisions.already(plan, decision))
+        plan = await decisions.find(client, line.plan)
+        if decisions.is_decided(plan, decision):
+            _say(app, decisions.already(plan, decision))
             return
-        await plan_decisions.check(client, [plan], decision)
-        asked = plan_decisions.question([plan], decision)
+        await decisions.check(client, [plan], decision)
+        asked = decisions.question([plan], decision)
         if await app.push_screen_wait(Confirm(f"{decision} {plan.name}", lines.moves_of(plan), asked)):
-            await plan_decisions.decide(client, plan, decision)
-            follows = plan_decisions.what_follows(plan, decision)
+            await decisions.decide(client, plan, decision)
+            follows = decisions.what_follows(plan, decision)
             _say(app, f"{plan.name} is {decision.field}: {follows}")
     except NumazonesError as error:
         _say_wrong(app, str(error))
@@ -55,9 +55,7 @@ def is_open(seen: ClusterView, name: str, decision: PlanDecision) -> bool:
     except NumazonesError:
         return False
     mode = seen.policy_mode(plan.spec.policy)
-    return not plan_decisions.is_decided(plan, decision) and not plan_decisions.objection(
-        plan, decision, mode
-    )
+    return not decisions.is_decided(plan, decision) and not decisions.objection(plan, decision, mode)
 
 
 def _say(app: App[Any], text: str) -> None:

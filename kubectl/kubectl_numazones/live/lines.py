@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kubectl_numazones.live.board import Board, Planned
 from kubectl_numazones.live.events import EventCells, event_cells, object_of
-from kubectl_numazones.plan_decisions import MOVES, PendingPlan
+from kubectl_numazones.plans.decisions import MOVES, PendingPlan
 from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.drawing import Drawing
 from kubectl_numazones.printing.zone_figures import ZoneFigures, share

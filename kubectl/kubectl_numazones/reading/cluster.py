@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import numazones_client
-from kubectl_numazones.garbage_collection import without_collection
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.files import Object, Objects, objects_of_files, with_objects_of
+from kubectl_numazones.reading.garbage_collection import without_collection
 from kubectl_numazones.reading.names import (
     NODE_TYPES,
     OWNER_TYPES,

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
-from kubectl_numazones.plan_decisions import PendingPlan
+from kubectl_numazones.plans.decisions import PendingPlan
 from numazones.api.rebalance import ENDED, PlanPhase
 from numazones.cluster.waiting import GATE
 from numazones_client import Client, Forbidden, NotFound
@@ -15,7 +15,7 @@ _INTERVAL = 1.0
 """Seconds from one look at the plans to the next."""
 
 
-async def progress(client: Client, plans: Sequence[PendingPlan]) -> AsyncIterator[PendingPlan]:
+async def changes(client: Client, plans: Sequence[PendingPlan]) -> AsyncIterator[PendingPlan]:
     """Yield a plan each time its phase or message changes, until all have ended or are gone.
 
     Nothing is said of a plan that is deleted. An API server that does not answer is asked again.
