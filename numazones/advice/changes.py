@@ -172,7 +172,7 @@ def _gets_devices(pod: ClusterPod, node: ClusterNode) -> bool:
     if not (pod.resource_claims or required or scheduling.unallocated(pod.requests, node)):
         return True
     kind = PodKind.of(pod)
-    return kind is not None and ask(kind, node).standing is NodeAnswer.ADMITS
+    return kind is not None and ask(kind, node).answer is NodeAnswer.ADMITS
 
 
 # What keeps the scheduler away

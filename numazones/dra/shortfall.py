@@ -65,10 +65,10 @@ class DeviceShortfall:
 
     def _lack(self, ask: Ask) -> str:
         """Say what a request lacks by itself; empty: nothing."""
-        standings = Counter(
+        by_cause = Counter(
             cause for at in range(len(self._offer.devices)) if (cause := self._cause(ask, at)) is not None
         )
-        free, total = standings.pop("", 0), sum(standings.values())
+        free, total = by_cause.pop("", 0), sum(by_cause.values())
         of_class = f"of class {ask.choice.device_class}"
         if ask.every is not None:
             if not ask.every:
@@ -82,7 +82,7 @@ class DeviceShortfall:
         needs = f"needs {_devices(ask.count)} {of_class}"
         if not total + free:
             return f"{needs}; the node has none"
-        why = ", ".join(f"{count} {_CAUSES[cause]}" for cause, count in sorted(standings.items()))
+        why = ", ".join(f"{count} {_CAUSES[cause]}" for cause, count in sorted(by_cause.items()))
         return f"{needs}; {_free(free)} ({total + free} on the node{': ' if why else ''}{why})"
 
     def _cause(self, ask: Ask, at: int) -> str | None:

@@ -188,7 +188,7 @@ class Arrivals:
         """Return whether a pod finds what it requires on one NUMA node, with no other pod on its way."""
         if self._groups:
             return False
-        return all(ask(kind, node).standing is NodeAnswer.ADMITS for node in (self.node, *self._others))
+        return all(ask(kind, node).answer is NodeAnswer.ADMITS for node in (self.node, *self._others))
 
     def _admits_without_any(self, kind: PodKind) -> bool:
         """Return whether it is also admitted if one pod leaves that nobody has asked to leave yet.

@@ -339,7 +339,7 @@ def _exclusion(
 def _unknown(kind: PodKind, unknown: Unknown, verdict: Callable[[Placement], NodeVerdict]) -> NodeVerdict:
     """The verdict of a node of unknown state: what was known of it, and what it refused, is no verdict."""
     believed = unknown.believed
-    rejects = believed is not None and verdict(believed).standing is NodeAnswer.REJECTS
+    rejects = believed is not None and verdict(believed).answer is NodeAnswer.REJECTS
     return NodeVerdict(
         NodeAnswer.UNKNOWN,
         UNKNOWN_SOURCE,
@@ -389,7 +389,7 @@ class Forecast:
     def would_admit(self, node: ClusterNode) -> bool:
         """Return whether scheduler and placement would take the pod; the verdict is not kept."""
         excluded = _exclusion(self.kind.constraints, self._requests, node)
-        return excluded is None and self._decide(node).standing is NodeAnswer.ADMITS
+        return excluded is None and self._decide(node).answer is NodeAnswer.ADMITS
 
     def leave_open(self, name: str, problem: str) -> bool:
         """File that something raises about a node, so that it gets no pod; return whether that is news."""
@@ -465,7 +465,7 @@ class Forecast:
     def nearest(self) -> tuple[str, ...]:
         """Names of the nodes that do not admit the pod, those first that come nearest."""
         ranked = sorted(
-            (one for one in self._alike.values() if one.verdict.standing is not NodeAnswer.ADMITS),
+            (one for one in self._alike.values() if one.verdict.answer is not NodeAnswer.ADMITS),
             key=lambda one: one.nearness,
         )
         return tuple(name for one in ranked for name in sorted(one.names))
@@ -510,7 +510,7 @@ class Forecast:
             return with_devices(self.kind, node, unknown)
         verdict = _foreign(self._info, node) or self._verdict_of(node, placement)
         uncertain = () if placement.kubelet is None else placement.kubelet.kubelet.doubts
-        if uncertain and verdict.standing is not NodeAnswer.UNKNOWN:
+        if uncertain and verdict.answer is not NodeAnswer.UNKNOWN:
             verdict = replace(verdict, doubts=uncertain)
         joined = with_devices(self.kind, node, verdict)
         if joined.devices is None:
@@ -534,7 +534,7 @@ class Forecast:
         known = self._by_state.get(key)
         if known is None:
             known = ask_placement(self._pod, placement)
-            hopeless = self._rejection_when_empty(node) if known.standing is NodeAnswer.REJECTS else None
+            hopeless = self._rejection_when_empty(node) if known.answer is NodeAnswer.REJECTS else None
             if hopeless is not None:
                 known = replace(known, hopeless=hopeless, possible=False)
             self._remember(self._by_state, key, known)
@@ -574,18 +574,18 @@ class Forecast:
         if alike is None:
             alike = self._alike[new] = SameVerdict.of(new, preference(new))
         alike.names[name] = None
-        self._counts[new.standing] += 1
+        self._counts[new.answer] += 1
         return True
 
     def _withdraw(self, name: str, old: NodeVerdict) -> None:
         names = self._alike[old].names
         del names[name]
-        self._counts[old.standing] -= 1
+        self._counts[old.answer] -= 1
         if not names:
             del self._alike[old]
 
     def _best(self, number: int) -> tuple[Candidate, ...]:
-        return tuple(self._candidates(number, lambda one: one.standing is NodeAnswer.ADMITS))
+        return tuple(self._candidates(number, lambda one: one.answer is NodeAnswer.ADMITS))
 
     def _named(self, names: Iterable[str]) -> tuple[Candidate, ...]:
         found = []
@@ -647,10 +647,10 @@ class Forecast:
         said: list[tuple[NodeVerdict, str]] = []
         for name in nsmallest(_MAX_BEHIND, (name for one in alike for name in one.names)):
             said.append((self._decide(self._excluded[name]), name))
-            if said[-1][0].standing is NodeAnswer.ADMITS:
+            if said[-1][0].answer is NodeAnswer.ADMITS:
                 break
         order = (NodeAnswer.ADMITS, NodeAnswer.UNKNOWN, NodeAnswer.REJECTS)
-        behind, name = min(said, key=lambda pair: (order.index(pair[0].standing), nearness(pair[0]), pair[1]))
+        behind, name = min(said, key=lambda pair: (order.index(pair[0].answer), nearness(pair[0]), pair[1]))
         group.nearest, group.node = self._verdicts[name], name
         return behind
 
@@ -662,7 +662,7 @@ class Forecast:
         if one.rejection is not None:
             found = self._own_rejection(node, one.rejection).shortfall(node)
             return _with_empty_node(found.sentence, one, node), found.brief, found.holders
-        if one.standing is not NodeAnswer.EXCLUDED:
+        if one.answer is not NodeAnswer.EXCLUDED:
             return one.sentence, one.sentence, ()
         nowhere = self._lacked_everywhere(group)
         parts = [reason for reason, _ in one.obstacles[: len(one.obstacles) - len(one.lacks)]]
@@ -677,7 +677,7 @@ class Forecast:
             sentence = self._lacked_now(group, parts) or f"{sentence} on {node}{nearest}"
             if not group.possible:
                 sentence = _with_empty_node(sentence, one, node)
-        elif behind is not None and behind.standing is NodeAnswer.REJECTS:
+        elif behind is not None and behind.answer is NodeAnswer.REJECTS:
             said = behind.sentence if behind.rejection is None else behind.rejection.shortfall(node).sentence
             sentence = f"{sentence}; in addition, {_of('the pod', said)}"
             return _with_empty_node(sentence, behind, node), brief, ()
@@ -777,7 +777,7 @@ def alignment_of(one: NodeVerdict) -> str:
     """Return whether a pod's devices would be near its CPUs; empty if it needs none."""
     if one.devices is not None:
         return one.devices.alignment
-    return "" if one.standing is NodeAnswer.ADMITS else ALIGNMENT_UNKNOWN
+    return "" if one.answer is NodeAnswer.ADMITS else ALIGNMENT_UNKNOWN
 
 
 _STRANDING = 10

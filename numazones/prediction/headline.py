@@ -126,7 +126,7 @@ def groups(nodes: Collection[SameVerdict], *, unknown_first: bool) -> list[Reaso
     ``unknown_first``: whether the answer hangs on the nodes whose state is not known.
     """
     found: dict[Key, ReasonGroup] = {}
-    negative = [one for one in nodes if one.verdict.standing is not NodeAnswer.ADMITS]
+    negative = [one for one in nodes if one.verdict.answer is not NodeAnswer.ADMITS]
     common = set() if len(negative) < len(nodes) else _common(negative)
     for one in negative:
         key = max((key for key in one.keys if key in common), key=_distance) if common else one.fence

@@ -139,7 +139,7 @@ def in_the_way(
     for candidate in prediction.candidates:
         there = node(candidate.node)
         after = None if there is None else with_held(there, by_node.get(candidate.node, ()))
-        if after is not None and ask(kind, after).standing is NodeAnswer.ADMITS:
+        if after is not None and ask(kind, after).answer is NodeAnswer.ADMITS:
             return
     candidates = {candidate.node for candidate in prediction.candidates}
     for name in sorted(candidates & by_node.keys()):

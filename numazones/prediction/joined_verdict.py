@@ -45,19 +45,19 @@ def misspelled(kind: PodKind) -> str:
 
 
 def _allocating(kind: PodKind, node: ClusterNode, verdict: NodeVerdict) -> NodeVerdict:
-    if verdict.standing not in (NodeAnswer.ADMITS, NodeAnswer.REJECTS):
+    if verdict.answer not in (NodeAnswer.ADMITS, NodeAnswer.REJECTS):
         return verdict
     found = device_answer(kind, node, verdict.zones, verdict.shares)
     if found is None:
         return verdict
-    if verdict.standing is NodeAnswer.REJECTS:
+    if verdict.answer is NodeAnswer.REJECTS:
         return replace(verdict, devices=found) if found.aborts else verdict
     if found.fits:
         return replace(verdict, devices=found)
     if found.fits is None:
         return replace(
             verdict,
-            standing=NodeAnswer.UNKNOWN,
+            answer=NodeAnswer.UNKNOWN,
             source=UNKNOWN_SOURCE,
             obstacles=((scheduling.NOT_ALLOCATED, found.reason),),
             devices=found if found.aborts else None,
@@ -73,9 +73,9 @@ def _allocating(kind: PodKind, node: ClusterNode, verdict: NodeVerdict) -> NodeV
 
 def _as_required(kind: PodKind, verdict: NodeVerdict) -> NodeVerdict:
     """Return the verdict, or a worse one where the pod requires alignment."""
-    if not kind.requires_alignment or verdict.standing in (NodeAnswer.REJECTS, NodeAnswer.EXCLUDED):
+    if not kind.requires_alignment or verdict.answer in (NodeAnswer.REJECTS, NodeAnswer.EXCLUDED):
         return verdict
-    if verdict.standing is NodeAnswer.UNKNOWN:
+    if verdict.answer is NodeAnswer.UNKNOWN:
         reason, message = verdict.obstacles[0]
         known = NOT_KNOWN if reason == scheduling.NOT_ALLOCATED else reason
         return replace(verdict, obstacles=((known, message),), awaited=True)
@@ -86,7 +86,7 @@ def _as_required(kind: PodKind, verdict: NodeVerdict) -> NodeVerdict:
     if alignment == ALIGNMENT_UNKNOWN:
         return replace(
             verdict,
-            standing=NodeAnswer.UNKNOWN,
+            answer=NodeAnswer.UNKNOWN,
             source=UNKNOWN_SOURCE,
             obstacles=((NOT_KNOWN, f"{where}; {_REQUIRED}"),),
             sentence=f"{where}; {_REQUIRED}",

@@ -158,7 +158,7 @@ class Chooser:
             return None
         by_name = {node.name: node for node in nodes}
         verdicts = self._about(kind).verdicts(by_name)
-        admitting = {name: one for name, one in verdicts.items() if one.standing is NodeAnswer.ADMITS}
+        admitting = {name: one for name, one in verdicts.items() if one.answer is NodeAnswer.ADMITS}
         keys = self._ranking.keys(pod, admitting, by_name.get)
         best = min(keys, key=keys.__getitem__, default=None)
         return None if best is None else by_name[best]

@@ -23,13 +23,13 @@ PODS_LEAVE: Final = "PodsLeave"
 def scheduler_reason(verdict: NodeVerdict) -> str:
     """Return the reason of a node that does not admit a pod."""
     reason = verdict.obstacles[0][0] if verdict.obstacles else verdict.source
-    if verdict.standing is NodeAnswer.EXCLUDED:
+    if verdict.answer is NodeAnswer.EXCLUDED:
         return reason
     if reason == APART:
         return "node(s) where the pod's devices and CPUs would not be on one NUMA node"
     if reason == NOT_KNOWN:
         return "node(s) where it is not known whether the pod's devices and CPUs would be on one NUMA node"
-    if verdict.standing is NodeAnswer.UNKNOWN:
+    if verdict.answer is NodeAnswer.UNKNOWN:
         return f"node(s) whose NUMA state is not known ({reason}){_known_all_the_same(verdict)}"
     if reason == HELD_ROOM:
         return "node(s) whose free NUMA room is held for pods on their way to them"

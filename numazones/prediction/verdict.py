@@ -27,7 +27,7 @@ class NodeAnswer(Enum):
 class NodeVerdict:
     """One node's verdict; the same for all nodes in the same position."""
 
-    standing: NodeAnswer
+    answer: NodeAnswer
     source: str = SOURCE
     """Who says so: the scheduler, a placement model, or nobody knows."""
     obstacles: tuple[tuple[str, str], ...] = ()
@@ -73,9 +73,9 @@ class NodeVerdict:
     @property
     def placement_admits(self) -> bool:
         """Return whether placement does not object, though devices may still have to be allocated."""
-        return self.standing is NodeAnswer.ADMITS or self.obstacles[0][0] == NOT_ALLOCATED
+        return self.answer is NodeAnswer.ADMITS or self.obstacles[0][0] == NOT_ALLOCATED
 
     @property
     def may_admit(self) -> bool:
         """Return whether the node's state is unknown, and nothing known of it speaks against the pod."""
-        return self.standing is NodeAnswer.UNKNOWN and not (self.would_reject or self.awaited or self.unseen)
+        return self.answer is NodeAnswer.UNKNOWN and not (self.would_reject or self.awaited or self.unseen)

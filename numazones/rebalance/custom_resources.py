@@ -51,7 +51,7 @@ def _duration(name: str, text: str) -> timedelta:
     return length
 
 
-def standing_goals(goals: Goals) -> Iterator[Goal]:
+def goals_of(goals: Goals) -> Iterator[Goal]:
     """Yield the goals that a policy names; those for pending pods change all the time and are left out.
 
     Raises:

@@ -253,7 +253,7 @@ def _with_devices(
     if kind is None or not (kind.claims or kind.requires_alignment):
         return PlacementResult(placed)
     verdict = with_devices(kind, node, verdict_of(decision, decision.shares))
-    if verdict.standing is not NodeAnswer.ADMITS:
+    if verdict.answer is not NodeAnswer.ADMITS:
         reason, message = verdict.obstacles[0]
         return PlacementResult(None, (verdict.sentence or f"{reason}: {message}",))
     found = verdict.devices

@@ -10,7 +10,7 @@ from typing import Any
 
 from numazones.api.rebalance import RebalancePolicy
 from numazones.cluster.dump import Dump, items_of
-from numazones.rebalance.custom_resources import gain_of, policy_of, standing_goals
+from numazones.rebalance.custom_resources import gain_of, goals_of, policy_of
 from numazones.rebalance.dump import situation_of
 from numazones.rebalance.goals import pending_goals
 from numazones.rebalance.moves import Move
@@ -76,5 +76,5 @@ def plan(
     dump = Dump.of(items_of(cluster))
     situation = situation_of(dump, now or dump.moment)
     waiting = situation.cluster.pending.values() if spec.goals.pending_pods else ()
-    goals = (*pending_goals(waiting), *standing_goals(spec.goals))
+    goals = (*pending_goals(waiting), *goals_of(spec.goals))
     return Plan(tuple(what_if(goal, situation, policy_of(spec, {}), effort=effort) for goal in goals))

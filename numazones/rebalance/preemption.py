@@ -57,7 +57,7 @@ def useful_victims(pod: ClusterPod, node: ClusterNode, budgets: Sequence[Budget]
     """Return whom the scheduler preempts on the node, if the node would then admit the pod; else None."""
     kind, found = PodKind.of(pod), victims(pod, node, budgets)
     after = None if found is None else without(node, (victim.uid for victim in found.pods))
-    if kind is None or after is None or ask(kind, after).standing is not NodeAnswer.ADMITS:
+    if kind is None or after is None or ask(kind, after).answer is not NodeAnswer.ADMITS:
         return None
     return found
 

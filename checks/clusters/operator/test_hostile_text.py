@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from checks.clusters.operator.closed_loop import Loop, closed_loop
 from checks.clusters.operator.page.test_server import PAGE, viewer
 from numazones.cluster.cluster import ClusterPod
-from numazones.rebalance.custom_resources import standing_goals
+from numazones.rebalance.custom_resources import goals_of
 from numazones.rebalance.moves import Move, PlanFound
 from numazones_client.resources import EVENTS, PODS
 from numazones_operator.events import event
@@ -98,7 +98,7 @@ def test_plan_for_a_pod_of_a_hostile_owner_is_publishable() -> None:
     policy = PolicyObject.from_api(
         {"metadata": {"name": "room", "uid": "u"}, "spec": {"mode": "Recommend", "goals": {"align": True}}}
     )
-    (goal, *_) = standing_goals(policy.spec.goals)
+    (goal, *_) = goals_of(policy.spec.goals)
     made = PlanFound((Move(pod, pod, "n2", why="it is in the way"),), before=0, after=1)
     published = recommendation_body(made, goal, policy, datetime(2026, 1, 1, tzinfo=UTC))
     owner = published["spec"]["moves"][0]["owner"]

@@ -92,11 +92,11 @@ def test_every_prediction_at_binding_time_equals_the_outcome() -> None:
             PodKind.of(pod) or pytest.fail(pod.problem), cluster.known(choice.node)
         )
         verdict = cluster.kubelets[choice.node].admit(body)
-        assert (predicted.standing, predicted.obstacles) == outcome(verdict), (choice.node, body)
+        assert (predicted.answer, predicted.obstacles) == outcome(verdict), (choice.node, body)
 
         seen[verdict.rejection.reason if verdict.rejection else "Running"] += 1
         kind = cluster.kubelets[choice.node].spec.labels[node_kinds.KIND_LABEL]
-        kinds[kind, predicted.standing] += 1
+        kinds[kind, predicted.answer] += 1
         if verdict.rejection is None:
             cluster.run(pod.placed(choice.node))
         if len(cluster.running) > CROWD and cluster.draw.random() < 3 / 4:
@@ -129,8 +129,8 @@ def test_pods_that_pass_by_the_scheduler_are_foretold_as_well() -> None:
         # A device resource that the node does not have is nothing to its kubelet.
         lacking = {f"Insufficient {name}" for name in pod.requests.keys() & node.allocatable.keys()}
         objections = [reason for reason, _ in by_scheduler.obstacles if reason in lacking]
-        if by_kubelet.standing is NodeAnswer.REJECTS or not objections:
-            assert (by_kubelet.standing, by_kubelet.obstacles) == outcome(verdict)
+        if by_kubelet.answer is NodeAnswer.REJECTS or not objections:
+            assert (by_kubelet.answer, by_kubelet.obstacles) == outcome(verdict)
         else:
             assert verdict.rejection is not None
             resource = verdict.rejection.reason.removeprefix("OutOf")

@@ -27,7 +27,7 @@ from numazones.errors import NumazonesError
 from numazones.placement.fragmentation import Shape
 from numazones.prediction import doubts
 from numazones.rebalance.candidates import why_not
-from numazones.rebalance.custom_resources import gain_of, policy_of, standing_goals, tally
+from numazones.rebalance.custom_resources import gain_of, goals_of, policy_of, tally
 from numazones.rebalance.goals import Align, FitMore, Goal, Wanted, pending_goals
 from numazones.rebalance.kept_pods import kept_pods
 from numazones.rebalance.moves import Move
@@ -121,12 +121,12 @@ def command(
     if shapes and (names or selector is not None):
         raise click.UsageError("--shape plans for future pods: do not name pods or use -l")
     seen = _read_with_pods(source)
-    policy, standing = _policy(policy_file, seen)
+    policy, named = _policy(policy_file, seen)
     if movable is not None:
         return _why_not(seen, policy, movable)
     goals: list[Goal] = [] if shapes or align else [*pending_goals(_waiting(seen, names, selector))]
     if not (names or shapes or selector or align):
-        goals += standing
+        goals += named
     goals += [FitMore((Wanted.shape(str(shape), shape),)) for shape in shapes]
     goals += [Align(_running(seen, names, selector))] if align else []
     found = [(goal, what_if(goal, seen.situation, policy, effort=effort)) for goal in goals]
@@ -192,11 +192,11 @@ def _is_reached(goal: Goal, item: PolicyReport) -> bool:
 
 
 def _policy(path: Path | None, seen: ClusterView) -> tuple[Policy, list[Goal]]:
-    """Return the settings and the standing goals of a policy; without a file, of one that sets nothing."""
+    """Return the settings and the goals of a policy; without a file, of one that sets nothing."""
     body = _DEFAULT_POLICY if path is None else _policy_body(path)
     try:
         spec = RebalancePolicy.from_api(body, strict=True).spec
-        return policy_of(spec, seen.priority_classes), [*standing_goals(spec.goals)]
+        return policy_of(spec, seen.priority_classes), [*goals_of(spec.goals)]
     except NumazonesError as error:
         raise BadDump(f"{path}: {error}") from error
 

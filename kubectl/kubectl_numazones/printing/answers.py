@@ -165,9 +165,9 @@ def refusing(
 
 def _line(said: NodeVerdict, placement: Placement | Unknown) -> tuple[str, str]:
     """(verdict, why) of a node that the scheduler could choose."""
-    if said.standing is NodeAnswer.UNKNOWN:
+    if said.answer is NodeAnswer.UNKNOWN:
         return UNKNOWN, said.obstacles[0][1]
-    if said.standing is NodeAnswer.REJECTS:
+    if said.answer is NodeAnswer.REJECTS:
         if said.rejection is None:
             return INADMISSIBLE, f"{said.obstacles[0][0]}: {said.sentence}"
         return INADMISSIBLE, said.rejection.shortfall("").line

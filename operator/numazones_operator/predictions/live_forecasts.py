@@ -101,7 +101,7 @@ class _KindForecast:
     def best(self, number: int) -> list[str]:
         """Return the best nodes that would admit the pods."""
         verdicts = self.forecast.verdicts
-        admitting = (name for _, name in self.order if verdicts[name].standing is NodeAnswer.ADMITS)
+        admitting = (name for _, name in self.order if verdicts[name].answer is NodeAnswer.ADMITS)
         return list(islice(admitting, number))
 
 

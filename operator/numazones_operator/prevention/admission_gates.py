@@ -231,8 +231,7 @@ class AdmissionGates:
         barred = tuple(
             name
             for name, one in verdicts.items()
-            if one.standing is NodeAnswer.REJECTS
-            or (one.standing is NodeAnswer.UNKNOWN and not one.may_admit)
+            if one.answer is NodeAnswer.REJECTS or (one.answer is NodeAnswer.UNKNOWN and not one.may_admit)
         )
         if self.forecasts.raised(pod.uid):
             return None
@@ -254,7 +253,7 @@ class AdmissionGates:
             return None
         verdicts = self._verdicts(pod)
         known = {name: verdicts[name] for name in nodes if name in verdicts}
-        if sure := [name for name, one in known.items() if one.standing is NodeAnswer.ADMITS]:
+        if sure := [name for name, one in known.items() if one.answer is NodeAnswer.ADMITS]:
             ranks = {name: alignment_rank(alignment_of(known[name])) for name in sure}
             nearest = tuple(name for name in sure if ranks[name] == min(ranks.values()))
             return AllowedNodes("admissible", nearest, NodeRole.ONLY)

@@ -26,7 +26,7 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.object_faults import About
 from numazones.prediction import doubts
-from numazones.rebalance.custom_resources import standing_goals, title
+from numazones.rebalance.custom_resources import goals_of, title
 from numazones.rebalance.goals import Goal
 from numazones.rebalance.moves import Move, PlacedPod, PlanFound
 from numazones.rebalance.recommendation import Recommendation, parse_time
@@ -75,7 +75,7 @@ class PolicyObject:
     def goals(self) -> frozenset[str]:
         """Keys of the goals that the policy names, without pending pods; none where they make no sense."""
         try:
-            return frozenset(goal.key for goal in standing_goals(self.spec.goals))
+            return frozenset(goal.key for goal in goals_of(self.spec.goals))
         except NumazonesError:
             return frozenset()
 

@@ -18,7 +18,7 @@ from numazones.apimachinery import duration, timestamp
 from numazones.cluster.cluster import ClusterPod
 from numazones.prediction import doubts
 from numazones.rebalance.candidates import Situation, candidates
-from numazones.rebalance.custom_resources import standing_goals, title
+from numazones.rebalance.custom_resources import goals_of, title
 from numazones.rebalance.goals import Goal, pending_goals
 from numazones.rebalance.history import PRECEDENCE, FreedNode
 from numazones.rebalance.moves import PlanFound
@@ -401,7 +401,7 @@ def _goals(policy: PolicyObject, situation: Situation, stuck: frozenset[str]) ->
     yield from situation.isolated(
         lambda sound: pending_goals(pod for uid, pod in sound.cluster.pending.items() if uid in stuck)
     )
-    yield from standing_goals(policy.spec.goals)
+    yield from goals_of(policy.spec.goals)
 
 
 def _counts(situation: Situation, settings: Policy) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from numazones.api.meta import stamp, transitions
 from numazones.apimachinery import duration, timestamp
-from numazones.rebalance.custom_resources import policy_of, standing_goals
+from numazones.rebalance.custom_resources import goals_of, policy_of
 from numazones.rebalance.policy import InvalidPolicy, Policy
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.resources import REBALANCE_POLICIES
@@ -52,7 +52,7 @@ class Readiness:
         """
         try:
             settings = policy_of(policy.spec, self.inputs.classes)
-            tuple(standing_goals(policy.spec.goals))
+            tuple(goals_of(policy.spec.goals))
             duration.parse(policy.spec.search_time)
         except Exception as error:  # whatever it is, the other policies are followed
             raise InvalidPolicy(in_words(error)) from error

@@ -13,7 +13,7 @@ from numazones.placement import ADMITTED
 from numazones.placement.model import kubelet_verdict
 from numazones.rebalance.budgets import BudgetHeadroom
 from numazones.rebalance.candidates import Situation
-from numazones.rebalance.custom_resources import standing_goals
+from numazones.rebalance.custom_resources import goals_of
 from numazones.rebalance.goals import Goal, measure, pending_goals
 from numazones.rebalance.moves import Move, PlacedPod, PlanFound, replacement, zones_of
 from numazones.rebalance.policy import Policy
@@ -87,7 +87,7 @@ def goal_of(item: Recommendation, policy: PolicyObject, waiting: Iterable[Cluste
     if item.spec.placements:
         goals = pending_goals(waiting)
         return goals[0] if goals else None
-    return next((goal for goal in standing_goals(policy.spec.goals) if goal.key == item.spec.goal_key), None)
+    return next((goal for goal in goals_of(policy.spec.goals) if goal.key == item.spec.goal_key), None)
 
 
 def waiting_pods(item: Recommendation, cluster: Cluster) -> list[ClusterPod]:

@@ -106,7 +106,7 @@ def test_amounts_give_the_same_result_whichever_cpus_are_free(data: st.DataObjec
     one, other = data.draw(fillings(hardware, kubelet))
     newcomer = data.draw(pods())
     said, elsewhere = told(one, newcomer), told(other, newcomer)
-    event(f"{config.topology_manager_policy}: {said.standing.value}, follows: {said.by_amounts}")
+    event(f"{config.topology_manager_policy}: {said.answer.value}, follows: {said.by_amounts}")
     if amounts_of(one) == amounts_of(other) and said.by_amounts:
         assert said == elsewhere
 

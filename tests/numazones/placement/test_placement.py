@@ -151,7 +151,7 @@ def test_a_forecast_says_of_each_node_what_asking_it_says() -> None:
     assert kind is not None
     forecast = Forecast(kind)
     forecast.renew([*mixed(), *(replace(node, name=f"{node.name}-2") for node in mixed())])
-    admitting = {node.name for node in mixed() if ask(kind, node).standing is NodeAnswer.ADMITS}
+    admitting = {node.name for node in mixed() if ask(kind, node).answer is NodeAnswer.ADMITS}
     assert set(forecast.admitting) == admitting | {f"{name}-2" for name in admitting}
 
 

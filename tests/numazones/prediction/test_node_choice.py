@@ -190,7 +190,7 @@ def test_default_scheduler_may_choose_a_rejecting_node() -> None:
     assert chosen(large, [begun, busy], NodeChoice.DEFAULT) == "begun"
     kind = PodKind.of(pod(large))
     assert kind is not None
-    assert ask(kind, begun).standing is NodeAnswer.REJECTS
+    assert ask(kind, begun).answer is NodeAnswer.REJECTS
     assert {chosen(large, [begun, busy], choice) for choice in EXACT} == {"busy"}
 
 
@@ -198,7 +198,7 @@ def test_plugin_that_reads_amounts_looks_only_at_single_numa_node() -> None:
     restricted = node("restricted", policy="restricted")
     kind = PodKind.of(pod("cpu=17"))
     assert kind is not None
-    assert ask(kind, node("other", "cpu=10", policy="restricted")).standing is NodeAnswer.REJECTS
+    assert ask(kind, node("other", "cpu=10", policy="restricted")).answer is NodeAnswer.REJECTS
     assert chosen("cpu=17", [node("other", "cpu=10", policy="restricted")], NodeChoice.NRT) == "other"
     assert chosen("cpu=4", [restricted], NodeChoice.NRT) == "restricted"
 
@@ -258,7 +258,7 @@ def test_node_is_found_exactly_if_one_would_admit_the_pod(held: list[list[int]],
     text = f"cpu={cpus}"
     kind = PodKind.of(pod(text))
     assert kind is not None
-    admitting = {one.name for one in nodes if ask(kind, one).standing is NodeAnswer.ADMITS}
+    admitting = {one.name for one in nodes if ask(kind, one).answer is NodeAnswer.ADMITS}
     for choice in EXACT:
         found = chosen(text, nodes, choice)
         assert found in admitting if admitting else found is None

@@ -387,7 +387,7 @@ def test_a_renewed_forecast_equals_one_made_afresh(steps: list[tuple[str, Any]],
 
 
 @pytest.mark.parametrize(
-    ("node", "standing", "obstacles"),
+    ("node", "answer", "obstacles"),
     [
         (worker("n", node_state()), NodeAnswer.ADMITS, ()),
         (worker("n", node_state(), unschedulable=True), NodeAnswer.EXCLUDED, ("node(s) were unschedulable",)),
@@ -396,12 +396,12 @@ def test_a_renewed_forecast_equals_one_made_afresh(steps: list[tuple[str, Any]],
     ],
 )
 def test_one_node_asked_alone_answers_as_in_a_forecast(
-    node: ClusterNode, standing: NodeAnswer, obstacles: tuple[str, ...]
+    node: ClusterNode, answer: NodeAnswer, obstacles: tuple[str, ...]
 ) -> None:
     kind = PodKind.of(pod("a", cpu=8))
     assert kind is not None
     verdict = ask(kind, node)
-    assert verdict.standing is standing
+    assert verdict.answer is answer
     assert tuple(reason for reason, _ in verdict.obstacles) == obstacles
     forecast = Forecast(kind)
     forecast.renew([node])
@@ -541,7 +541,7 @@ def test_pod_with_unallocated_claims_is_unknown() -> None:
     assert "it claims devices through resourceClaims" in result.sentence
     after = PodKind.of(wanted, allocated=True)
     assert after is not None
-    assert ask(after, node).standing is NodeAnswer.ADMITS
+    assert ask(after, node).answer is NodeAnswer.ADMITS
 
 
 def test_what_the_kubelet_rejects_stays_inadmissible_whatever_is_claimed() -> None:

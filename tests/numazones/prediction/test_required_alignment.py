@@ -62,7 +62,7 @@ def test_pod_without_claims_may_require_one_numa_node_too() -> None:
     assert kind is not None
     forecast = Forecast(kind)
     forecast.renew([node])
-    assert forecast.verdicts["a"].standing is NodeAnswer.ADMITS
+    assert forecast.verdicts["a"].answer is NodeAnswer.ADMITS
 
 
 def test_where_devices_cannot_be_foreseen_a_requiring_pod_waits() -> None:

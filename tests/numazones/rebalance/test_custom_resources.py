@@ -9,7 +9,7 @@ import pytest
 from numazones.api.rebalance import RebalancePolicy
 from numazones.errors import NumazonesError
 from numazones.placement.fragmentation import InvalidShape
-from numazones.rebalance.custom_resources import policy_of, standing_goals, tally_of, title
+from numazones.rebalance.custom_resources import goals_of, policy_of, tally_of, title
 from numazones.rebalance.goals import Align, Vacate, pending_goals
 from numazones.rebalance.policy import InvalidPolicy, ReplacementTarget
 from numazones.rebalance.protections import InvalidProtections
@@ -68,7 +68,7 @@ def test_goals_are_titled_by_what_they_want() -> None:
     wanted = spec(
         goals={"shapes": shapes, "free": {"nodeName": "worker-1", "numaID": 1}, "align": True}
     ).goals
-    titles = [title(goal) for goal in standing_goals(wanted)]
+    titles = [title(goal) for goal in goals_of(wanted)]
     assert titles == ["shape large x2", "shape small", "free node worker-1, NUMA node 1", "align pods"]
 
 
@@ -76,7 +76,7 @@ def test_goal_keeps_its_key_when_count_or_amounts_change() -> None:
     def keys(count: int, cpu: str) -> list[str]:
         shape = {"name": "large", "resources": {"cpu": cpu}, "count": count}
         free = {"nodeName": "worker-1", "numaID": 1}
-        return [goal.key for goal in standing_goals(spec(goals={"shapes": [shape], "free": free}).goals)]
+        return [goal.key for goal in goals_of(spec(goals={"shapes": [shape], "free": free}).goals)]
 
     assert keys(1, "16") == keys(2, "8") == ["shape/large", "free/worker-1/1"]
     assert Vacate("worker-1").key == "free/worker-1"
@@ -85,7 +85,7 @@ def test_goal_keeps_its_key_when_count_or_amounts_change() -> None:
 def test_a_shape_without_cpus_is_rejected_with_its_field() -> None:
     shapes = [{"name": "large", "resources": {"memory": "32Gi"}}]
     with pytest.raises(InvalidShape, match=r"^spec\.goals\.shapes\[0\]\.resources: .* no CPUs"):
-        list(standing_goals(spec(goals={"shapes": shapes}).goals))
+        list(goals_of(spec(goals={"shapes": shapes}).goals))
 
 
 def test_title_counts_remaining_obstacles_in_words() -> None:

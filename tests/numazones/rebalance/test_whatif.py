@@ -11,7 +11,7 @@ from numazones.apimachinery.answer import document
 from numazones.cluster.dump import Dump, InvalidDump
 from numazones.placement.fragmentation import Shape
 from numazones.rebalance.candidates import why_not
-from numazones.rebalance.custom_resources import policy_of, standing_goals, title
+from numazones.rebalance.custom_resources import goals_of, policy_of, title
 from numazones.rebalance.dump import situation_of
 from numazones.rebalance.goals import FitMore, Wanted
 from numazones.rebalance.policy import Policy
@@ -74,7 +74,7 @@ def dump(build: Any) -> dict[str, Any]:
 
 def test_plans_follow_one_another_until_none_is_left(dump: dict[str, Any]) -> None:
     spec = RebalancePolicy.from_api(POLICY, strict=True).spec
-    (goal,) = standing_goals(spec.goals)
+    (goal,) = goals_of(spec.goals)
     policy = policy_of(spec, {})
     report = document(what_if(goal, situation_of(Dump.of(dump["items"]), NOW), policy, effort=200_000))
     assert policy.protections.effective[0] == "PodsWithLocalStorage"

@@ -581,4 +581,4 @@ def test_pod_equal_to_a_running_one_is_judged_as_another(setting: Setting) -> No
     kind, node = PodKind.of(setting.pod("first", "3").placed("")), setting.state.node("n")
     assert kind is not None
     assert node is not None
-    assert ask(kind, node).standing is NodeAnswer.REJECTS
+    assert ask(kind, node).answer is NodeAnswer.REJECTS

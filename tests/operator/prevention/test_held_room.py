@@ -264,13 +264,13 @@ def test_released_pods_take_numa_nodes_from_later_pods() -> None:
     kind = PodKind.of(waiting_pod("q", cpu=ALL_OF_A_ZONE))
     assert node is not None
     assert kind is not None
-    standing = []
+    answers = []
     for number in range(3):
         after = with_held(node, [waiting_pod(f"p{n}", cpu=ALL_OF_A_ZONE) for n in range(number)])
         assert after is not None
-        standing.append(ask(kind, after).standing)
-    assert standing[:2] == [NodeAnswer.ADMITS, NodeAnswer.ADMITS]
-    assert standing[2] is not NodeAnswer.ADMITS
+        answers.append(ask(kind, after).answer)
+    assert answers[:2] == [NodeAnswer.ADMITS, NodeAnswer.ADMITS]
+    assert answers[2] is not NodeAnswer.ADMITS
 
 
 def test_beside_a_pod_that_cannot_be_read_nothing_is_promised() -> None:

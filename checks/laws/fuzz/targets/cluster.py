@@ -15,7 +15,7 @@ from numazones.api.zones import node_from_zones
 from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.budgets import Budget
-from numazones.rebalance.custom_resources import policy_of, standing_goals
+from numazones.rebalance.custom_resources import goals_of, policy_of
 from numazones.rebalance.recommendation import Recommendation
 from numazones_client import Decoder, Unreadable
 from numazones_client.decoding import by_uid
@@ -144,7 +144,7 @@ def _policy(data: bytes) -> None:
         policy = PolicyObject.from_api(body)
         assert isinstance(policy.goals, frozenset)
         policy_of(policy.spec, {"high": 1000})
-        tuple(standing_goals(policy.spec.goals))
+        tuple(goals_of(policy.spec.goals))
 
 
 _POLICY = {

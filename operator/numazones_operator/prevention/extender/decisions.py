@@ -33,7 +33,7 @@ def sift(verdicts: Mapping[str, NodeVerdict], unknown: UnknownNodes) -> FilterRe
     unknowns: list[str] = []
     reasons: dict[str, str] = {}
     for name, one in verdicts.items():
-        if one.standing is NodeAnswer.ADMITS:
+        if one.answer is NodeAnswer.ADMITS:
             admitting.append(name)
         elif may_take(one, unknown):
             unknowns.append(name)
@@ -55,11 +55,11 @@ def may_take(verdict: NodeVerdict, unknown: UnknownNodes) -> bool:
     on any NUMA node, the next zones are waited for; and so are the first ones where an exporter runs, unless
     nodes of unknown state are allowed.
     """
-    if verdict.standing is NodeAnswer.UNKNOWN:
+    if verdict.answer is NodeAnswer.UNKNOWN:
         if unknown is UnknownNodes.ALLOW:
             return not (verdict.would_reject or verdict.awaited)
         return unknown is UnknownNodes.LAST_RESORT and verdict.may_admit
-    return verdict.standing is NodeAnswer.ADMITS
+    return verdict.answer is NodeAnswer.ADMITS
 
 
 def scores(keys: Mapping[str, tuple[Any, ...]]) -> dict[str, int]:

@@ -198,7 +198,7 @@ class Extender:
         if after is None:
             return False
         others = [other for other in held if other.uid not in victims.uids]
-        return self._verdicts.at(pod, after, others).standing is NodeAnswer.ADMITS
+        return self._verdicts.at(pod, after, others).answer is NodeAnswer.ADMITS
 
     async def _let_victims_go(self, pod: ClusterPod) -> None:
         """Wait a moment where victims of a preemption are gone to the scheduler, but not yet to the mirror.
@@ -211,7 +211,7 @@ class Extender:
             node = self._state.node(pod.nominated)
             if node is None or not any(other.deleting for other in node.pods.values()):
                 return
-            if self._verdicts.on(pod, pod.nominated).standing is NodeAnswer.ADMITS:
+            if self._verdicts.on(pod, pod.nominated).answer is NodeAnswer.ADMITS:
                 return
             await asyncio.sleep(_LOOK_AGAIN)
 
@@ -224,7 +224,7 @@ class Extender:
         self._metrics.rejected_pods.inc()
         if len(named) < LEAST_SAMPLE:
             return
-        anywhere = await self._verdicts.passing(pod, lambda verdict: verdict.standing is NodeAnswer.ADMITS)
+        anywhere = await self._verdicts.passing(pod, lambda verdict: verdict.answer is NodeAnswer.ADMITS)
         if any(name not in named for name in anywhere):
             self._metrics.sampled.inc()
 

@@ -141,7 +141,7 @@ class CurrentVerdicts:
         that leave may have gone or not: a node must admit in every case, and one of unknown state must not
         be known to reject in any. A pod of one container only gains by what becomes free.
         """
-        if verdict.standing is NodeAnswer.REJECTS or verdict.would_reject:
+        if verdict.answer is NodeAnswer.REJECTS or verdict.would_reject:
             return verdict
         nodes = self._state.alternatives(name, apart=len(kind.admission.containers) > 1)
         if nodes is None:
@@ -151,9 +151,9 @@ class CurrentVerdicts:
             asked[name] = (nodes, [ask(kind, node) for node in nodes])
         pairs = zip(nodes, asked[name][1], strict=True)
         verdicts = [self._beside_sound(kind, *pair, held) for pair in pairs]
-        if verdict.standing is NodeAnswer.UNKNOWN:
+        if verdict.answer is NodeAnswer.UNKNOWN:
             return replace(verdict, would_reject=any(one.would_reject for one in verdicts))
-        return next((one for one in verdicts if one.standing is not NodeAnswer.ADMITS), verdict)
+        return next((one for one in verdicts if one.answer is not NodeAnswer.ADMITS), verdict)
 
     def at(self, pod: ClusterPod, node: ClusterNode | None, held: Sequence[ClusterPod]) -> NodeVerdict:
         """Return the verdict of a node as it is given, with room held for others."""
@@ -236,26 +236,26 @@ def _joined(kind: PodKind, verdict: NodeVerdict, foreseen: NodeVerdict) -> NodeV
     That the node has devices is the scheduler's to say, which knows what it allocated a moment ago; that they
     are not held for others, and where they are, is not.
     """
-    if verdict.standing in (NodeAnswer.REJECTS, NodeAnswer.EXCLUDED):
+    if verdict.answer in (NodeAnswer.REJECTS, NodeAnswer.EXCLUDED):
         return verdict
     if kind.requires_alignment or foreseen is _HELD:
         return foreseen
-    if verdict.standing is NodeAnswer.UNKNOWN:
+    if verdict.answer is NodeAnswer.UNKNOWN:
         return verdict
     return replace(verdict, devices=foreseen.devices or DeviceAnswer(None))
 
 
 def _beside(kind: PodKind, node: ClusterNode, alone: NodeVerdict, held: Sequence[ClusterPod]) -> NodeVerdict:
     """Return the verdict of a node that room is held on, given the one without."""
-    if held and alone.standing is NodeAnswer.UNKNOWN:
+    if held and alone.answer is NodeAnswer.UNKNOWN:
         return _beside_unknown(kind, node, alone, held)
-    if not held or alone.standing is not NodeAnswer.ADMITS:
+    if not held or alone.answer is not NodeAnswer.ADMITS:
         return alone
     after = with_held(node, held)
     if after is None:
         return _HELD
     verdict = ask(kind, after)
-    return verdict if verdict.standing is NodeAnswer.ADMITS else _HELD
+    return verdict if verdict.answer is NodeAnswer.ADMITS else _HELD
 
 
 def _beside_unknown(
@@ -267,7 +267,7 @@ def _beside_unknown(
         return alone
     believed = node.with_placement(unknown.believed)
     beside = _beside(kind, believed, ask(kind, believed), held)
-    return replace(alone, would_reject=beside.standing is NodeAnswer.REJECTS)
+    return replace(alone, would_reject=beside.answer is NodeAnswer.REJECTS)
 
 
 def _raised(problem: str) -> NodeVerdict:
