@@ -22,6 +22,7 @@ CLAIM_STATUS: Final = "DRAResourceClaimDeviceStatus"
 CONSUMABLE: Final = "DRAConsumableCapacity"
 LISTS: Final = "DRAListTypeAttributes"
 OLDEST, NEWEST = 34, 36
+_EXTENDED_SINCE: Final = 36
 _ON_BY_DEFAULT: Mapping[int, frozenset[str]] = {
     34: frozenset({ADMIN_ACCESS, PRIORITIZED_LIST, CLAIM_STATUS}),
     35: frozenset({ADMIN_ACCESS, PRIORITIZED_LIST, CLAIM_STATUS}),
@@ -93,6 +94,11 @@ def rules(version: str = "1.36", gates: Mapping[str, bool] | None = None) -> All
     if minor < NEWEST:
         return _older(minor, on)
     return of_features(on - {LISTS}, lists_in_selectors=LISTS in on)
+
+
+def serves_extended_resources(minor: int) -> bool:
+    """Return whether DeviceClasses serve extended resources (DRAExtendedResource, on since 1.36)."""
+    return minor >= _EXTENDED_SINCE
 
 
 def of_features(

@@ -20,6 +20,7 @@ from numazones.dra.claims import DeviceClaim
 from numazones.dra.cluster_devices import NO_CLAIMS, ClusterDevices, made_claims
 from numazones.dra.devices import PublishedDevice
 from numazones.dra.extended_resources import classes_by_resource, extended_claim
+from numazones.dra.rules import serves_extended_resources
 from numazones.dra.slices import AllocationNode
 from numazones.dra.uses import PodClaim
 from numazones.kubelet.demand import ContainerKind
@@ -34,8 +35,6 @@ _WORDS: Final = {ALIGNED: "aligned", ALIGNMENT_UNKNOWN: "alignment not known", N
 """From the best to the worst."""
 CANNOT_ALLOCATE: Final = "cannot allocate all claims"
 """The scheduler's words where a node has not the devices."""
-_EXTENDED_SINCE: Final = (36, "extended resources served by DeviceClasses are off before Kubernetes 1.36")
-
 
 Users = tuple[tuple[str, str], ...]
 """(container, request of a claim that it uses; empty: all of them)."""
@@ -329,9 +328,8 @@ class _Question:
         made = any(not one.name for one in self._kind.claimed)
         if made or not scheduling.unallocated(self._requests, self._node):
             return []
-        minor, problem = _EXTENDED_SINCE
-        if self._known.minor < minor:
-            raise _NotKnown(problem)
+        if not serves_extended_resources(self._known.minor):
+            raise _NotKnown("extended resources served by DeviceClasses are off before Kubernetes 1.36")
         pod = self._kind.admission
         mapped = classes_by_resource(self._known.classes.values())
         found = extended_claim(_spec(self._kind), mapped, self._node.allocatable)
