@@ -90,7 +90,7 @@ check-laws: venv  ##3 all examples of the laws, all vectors, exhaustive search, 
 # Alone: the more it shares the processor, the more pods are overtaken in ways that its witnesses cannot tell.
 LOOP := checks/clusters/operator/test_closed_loop.py
 check-clusters: venv tools  ##3 operator end to end, simulator, API server, extender, plugin against a cluster, chaos
-	$(PYTEST) $(ALL) --processor-budget=60 $(LOOP) $(ARGS)
+	$(PYTEST) $(ALL) --processor-budget=80 $(LOOP) $(ARGS)
 	$(PYTEST) $(WAITING) $(ALL) --processor-budget=400 --ignore=$(LOOP) --ignore=$(QUICK_LOOP) checks/clusters $(ARGS)
 
 check-programs: venv tools  ##3 the programs as shipped: exporter, plugin, images, helm, kustomize, promtool, wheels
