@@ -66,8 +66,8 @@ class LeaseKeeper:
     current: Callable[[], bool]
     """Returns whether the published zones are up to date."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    _node_uid: str | None = None
-    _owner_changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _node_uid: str | None = field(init=False, default=None)
+    _owner_changed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def set_owner(self, node_uid: str) -> None:
         """Set the uid of the Node, known since the first publish; a Node made anew has another."""

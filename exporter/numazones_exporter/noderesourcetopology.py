@@ -9,7 +9,7 @@ somebody else owns are not taken from them, since two writers would overwrite ea
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from numazones.api.noderesourcetopology import from_zones
@@ -31,10 +31,10 @@ class NodeResourceTopologyPublisher:
     node_name: str
     _: KW_ONLY
     clock: Callable[[], float] = time.monotonic
-    _published: str | None = None
-    _conflict: str = ""
+    _published: str | None = field(init=False, default=None)
+    _conflict: str = field(init=False, default="")
     """Message of the API server about the other program that writes it; empty while there is none."""
-    _asked_at: float = 0.0
+    _asked_at: float = field(init=False, default=0.0)
 
     async def publish(self, zones: Sequence[NUMAZone]) -> int:
         """Write the object if it differs; return the number of writes.

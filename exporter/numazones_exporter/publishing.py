@@ -19,7 +19,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -138,9 +138,9 @@ class ZonePublisher:
     _: KW_ONLY
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     clock: Callable[[], float] = time.monotonic
-    _published: dict[str, _PublishedZone] | None = None
-    _listed_at: float = 0.0
-    _first_listed_at: float | None = None
+    _published: dict[str, _PublishedZone] | None = field(init=False, default=None)
+    _listed_at: float = field(init=False, default=0.0)
+    _first_listed_at: float | None = field(init=False, default=None)
 
     async def publish(self, zones: Sequence[NUMAZone]) -> int:
         """Write what differs, delete zones that vanished; return the number of writes.

@@ -25,7 +25,7 @@ class Version:
 
     object: Object
     revision: int
-    _json: bytes | None = None
+    _json: bytes | None = field(init=False, default=None)
 
     def json(self) -> bytes:
         """The object as JSON."""

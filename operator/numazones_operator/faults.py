@@ -50,7 +50,7 @@ class Faults:
     """Called with kind and error."""
     tell: Callable[[ObjectReference, str], None] = lambda _about, _problem: None
     """Called with the object and what is wrong."""
-    _logged: dict[tuple[str, str], str] = field(default_factory=dict)
+    _logged: dict[tuple[str, str], str] = field(init=False, default_factory=dict)
     """(kind, name) → what was logged of it last."""
 
     @contextmanager

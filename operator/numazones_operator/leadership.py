@@ -67,17 +67,17 @@ class Leadership:
     lead: Callable[[], Coroutine[Any, Any, None]]
     """Work of the leader: started with leadership, cancelled with its end."""
     clock: Callable[[], float] = time.monotonic
-    _seen: tuple[Any, Any] | None = None
-    _seen_at: float = 0.0
-    _known: dict[str, Any] = field(default_factory=dict)
+    _seen: tuple[Any, Any] | None = field(init=False, default=None)
+    _seen_at: float = field(init=False, default=0.0)
+    _known: dict[str, Any] = field(init=False, default_factory=dict)
     """The Lease as last read or written; empty: look at it."""
-    _may_watch: bool = True
-    _problem: str = ""
+    _may_watch: bool = field(init=False, default=True)
+    _problem: str = field(init=False, default="")
     """Why the Lease could not be read or written at the last try; empty: it could."""
-    _renewed_at: float = 0.0
+    _renewed_at: float = field(init=False, default=0.0)
     """When the last renewal that succeeded was asked for."""
-    _alone: bool = False
-    _reign: asyncio.Task[None] | None = None
+    _alone: bool = field(init=False, default=False)
+    _reign: asyncio.Task[None] | None = field(init=False, default=None)
 
     @property
     def leading(self) -> bool:

@@ -57,7 +57,7 @@ class Backoff:
     """Growing delays with full jitter: many clients that lost one server do not return as one."""
 
     draw: Callable[[], float] = random.random
-    _failures: int = 0
+    _failures: int = field(init=False, default=0)
 
     def reset(self) -> None:
         """Start again with short delays, after something worked."""

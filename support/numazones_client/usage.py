@@ -82,7 +82,7 @@ class ExporterUsage:
     client: "Client"
     namespace: str = ""
     """Namespace of the exporters; empty: any."""
-    _last: Samples = field(default_factory=dict)
+    _last: Samples = field(init=False, default_factory=dict)
 
     async def read(self) -> Usage:
         """Return what was used since the reading before; the first time, since the exporters started.

@@ -65,10 +65,10 @@ class Environment:
     functions: Mapping[str, Function] = field(default_factory=dict)
     object_key: str = ""
     """The first key of maps that stand for objects, whose values may be of several types; empty: none do."""
-    _exact: dict[str, list[declarations.Signature]] = field(default_factory=dict)
+    _exact: dict[str, list[declarations.Signature]] = field(init=False, default_factory=dict)
     """Functions that are declared here; the library knows the types of most only roughly."""
-    _checker: Any = None
-    _matcher: Any = None
+    _checker: Any = field(init=False, default=None)
+    _matcher: Any = field(init=False, default=None)
 
     def compile(self, text: str) -> Compiled:
         """Compile an expression.

@@ -49,11 +49,11 @@ class NodePlacement:
     """Kind → the node's own object, of the kinds that models have one per node of."""
     recent: deque[Placement] = field(default_factory=lambda: deque(maxlen=_MAX_RECENT))
     """The latest placements: what decided may have known more or less."""
-    _model: Model | None = None
-    _follower: Follower | None = None
-    _events: EventFollower | None = None
+    _model: Model | None = field(init=False, default=None)
+    _follower: Follower | None = field(init=False, default=None)
+    _events: EventFollower | None = field(init=False, default=None)
     """The follower, where it is one of events."""
-    _read_from: tuple[Any, ...] = ()
+    _read_from: tuple[Any, ...] = field(init=False, default=())
     """What the follower was made from, pods aside."""
 
     @property

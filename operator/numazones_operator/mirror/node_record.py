@@ -109,7 +109,7 @@ class NodeRecord:
     """UIDs of deleted mirror pods of static pods that zones still show: these run, and are mirrored anew."""
     since: SinceSnapshot = field(default_factory=SinceSnapshot)
     """What the snapshot may not show yet."""
-    _of_another: bool = False
+    _of_another: bool = field(init=False, default=False)
     """Whether the Node is gone, or was made anew, since the last zones were read."""
     refused: set[Hashable] = field(default_factory=set)
     """The needs of pods that the kubelet rejected since a pod ended, new zones came, or the Node changed."""

@@ -79,7 +79,7 @@ class _Event:
 class SinceSnapshot:
     """The events of one node that its zones may not show yet."""
 
-    _events: list[_Event] = field(default_factory=list)
+    _events: list[_Event] = field(init=False, default_factory=list)
 
     def bound(
         self, pod: ClusterPod, *, sequence: int, rejected: bool, now: float, state: Node | None = None

@@ -46,8 +46,8 @@ class StaleExporters:
     metrics: Metrics
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     """Tells since when an exporter is silent where no Lease does."""
-    _bucket: TokenBucket = field(default_factory=lambda: TokenBucket(_RATE, _RATE))
-    _suspects: frozenset[str] = frozenset()
+    _bucket: TokenBucket = field(init=False, default_factory=lambda: TokenBucket(_RATE, _RATE))
+    _suspects: frozenset[str] = field(init=False, default=frozenset())
     """Nodes that were silent at the last look, too; an exporter that begins writes its zones first."""
 
     async def run(self) -> None:

@@ -39,10 +39,10 @@ class UnreadableObjects:
     _: KW_ONLY
     count: Callable[[str, str], None] = lambda _kind, _error: None
     """Called with the kind and the error of each object that cannot be read."""
-    _found: dict[tuple[str, str], _Problem] = field(default_factory=dict)
-    _told: dict[tuple[str, str], _Problem] = field(default_factory=dict)
+    _found: dict[tuple[str, str], _Problem] = field(init=False, default_factory=dict)
+    _told: dict[tuple[str, str], _Problem] = field(init=False, default_factory=dict)
     """(kind, key) → the problem that was told."""
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _news: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def take(self, found: Unreadable) -> None:
         """Take an object that cannot be read."""

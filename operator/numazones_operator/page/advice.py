@@ -53,12 +53,12 @@ class PageAdvice:
     _: KW_ONLY
     clock: Clock = time.monotonic
     wall: Callable[[], float] = time.time
-    _known: dict[_Key, _Known] = field(default_factory=dict)
-    _answers: dict[_Key, tuple[Advice, ...] | None] = field(default_factory=dict)
+    _known: dict[_Key, _Known] = field(init=False, default_factory=dict)
+    _answers: dict[_Key, tuple[Advice, ...] | None] = field(init=False, default_factory=dict)
     """What was said in this round."""
-    _open: dict[_Key, _Question] = field(default_factory=dict)
-    _rounds: int = 0
-    _situation: tuple[float, Situation] | None = None
+    _open: dict[_Key, _Question] = field(init=False, default_factory=dict)
+    _rounds: int = field(init=False, default=0)
+    _situation: tuple[float, Situation] | None = field(init=False, default=None)
 
     def forget(self) -> None:
         """Drop everything, as nobody looks."""

@@ -116,14 +116,14 @@ class LiveForecasts:
     """How many of the best nodes a prediction names; ``ranking`` tells the best."""
     ranking: Callable[[], Ranking] = Ranking
     faults: Faults = field(default_factory=Faults)
-    _kinds: dict[PodKind, _KindForecast] = field(default_factory=dict)
-    _kind_of: dict[str, PodKind] = field(default_factory=dict)
-    _unreadable: dict[str, ClusterPod] = field(default_factory=dict)
+    _kinds: dict[PodKind, _KindForecast] = field(init=False, default_factory=dict)
+    _kind_of: dict[str, PodKind] = field(init=False, default_factory=dict)
+    _unreadable: dict[str, ClusterPod] = field(init=False, default_factory=dict)
     """UID → pod that cannot be read; its ``problem`` says why."""
-    _raised: set[str] = field(default_factory=set)
+    _raised: set[str] = field(init=False, default_factory=set)
     """Those of them about which something raised."""
-    _slice_started: float = 0.0
-    _by_namespace: bool = False
+    _slice_started: float = field(init=False, default=0.0)
+    _by_namespace: bool = field(init=False, default=False)
 
     @property
     def backlog(self) -> int:

@@ -100,20 +100,20 @@ class PredictionPublisher:
     faults: Faults = field(default_factory=Faults)
     clock: Callable[[], float] = time.monotonic
     published: Table[PublishedPrediction] = field(init=False)
-    _writes: bool = False
+    _writes: bool = field(init=False, default=False)
     _bucket: TokenBucket = field(init=False)
     _advice: TokenBucket = field(init=False)
-    _urgent: dict[str, _Request] = field(default_factory=dict)
-    _normal: dict[str, _Request] = field(default_factory=dict)
-    _writing: dict[str, str] = field(default_factory=dict)
+    _urgent: dict[str, _Request] = field(init=False, default_factory=dict)
+    _normal: dict[str, _Request] = field(init=False, default_factory=dict)
+    _writing: dict[str, str] = field(init=False, default_factory=dict)
     """Key → UID of the pod that is being written about."""
-    _latest: dict[str, tuple[ClusterPod, Prediction]] = field(default_factory=dict)
+    _latest: dict[str, tuple[ClusterPod, Prediction]] = field(init=False, default_factory=dict)
     """Key → the pod that waits, and what is to be read there."""
-    _unexplained: dict[str, Prediction | None] = field(default_factory=dict)
+    _unexplained: dict[str, Prediction | None] = field(init=False, default_factory=dict)
     """UID → what was published for a pod whose prediction was wrong, until it is known why."""
-    _outcomes: set[str] = field(default_factory=set)
+    _outcomes: set[str] = field(init=False, default_factory=set)
     """UIDs of pods of which is written, or about to be, what became of them."""
-    _waiting: asyncio.Event = field(default_factory=asyncio.Event)
+    _waiting: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self._bucket = TokenBucket(self.rate, 2 * self.rate, clock=self.clock)

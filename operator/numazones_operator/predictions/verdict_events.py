@@ -48,11 +48,11 @@ class VerdictEvents:
     """Gives what there is to add, now, to a prediction that no node admits the pod."""
     faults: Faults = field(default_factory=Faults)
     clock: Callable[[], float] = time.monotonic
-    _last: dict[str, str] = field(default_factory=dict)
+    _last: dict[str, str] = field(init=False, default_factory=dict)
     """UID → the verdict that is known of the pod, by its last event or because none was due."""
-    _bad_at: dict[str, float] = field(default_factory=dict)
+    _bad_at: dict[str, float] = field(init=False, default_factory=dict)
     """UID → when a bad verdict was posted last."""
-    _delayed: dict[str, _Delayed] = field(default_factory=dict)
+    _delayed: dict[str, _Delayed] = field(init=False, default_factory=dict)
 
     def take_verdict(self, pod: ClusterPod, prediction: Prediction, *, before: str) -> None:
         """Take a pod's verdict; ``before`` is the one that was published earlier, or empty."""

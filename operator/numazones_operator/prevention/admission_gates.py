@@ -127,12 +127,12 @@ class AdmissionGates:
     """Seconds after which a pod is released of which nothing is known; 0: never."""
     clock: Callable[[], float] = time.monotonic
     """Measures the timeout, in seconds."""
-    _requests: ReleaseRequests = field(default_factory=ReleaseRequests)
-    _failed: FailedReleases = field(default_factory=FailedReleases)
-    _arrivals: ArrivalsByNode = field(default_factory=ArrivalsByNode)
-    _unknown_since: dict[str, float] = field(default_factory=dict)
+    _requests: ReleaseRequests = field(init=False, default_factory=ReleaseRequests)
+    _failed: FailedReleases = field(init=False, default_factory=FailedReleases)
+    _arrivals: ArrivalsByNode = field(init=False, default_factory=ArrivalsByNode)
+    _unknown_since: dict[str, float] = field(init=False, default_factory=dict)
     """UID of a pod of which nothing is known → since when."""
-    _uncertain_since: dict[str, float] = field(default_factory=dict)
+    _uncertain_since: dict[str, float] = field(init=False, default_factory=dict)
     """UID of a pod that nodes admit as things stand, but none for certain → since when."""
 
     async def run(self) -> None:

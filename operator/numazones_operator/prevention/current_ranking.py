@@ -5,7 +5,7 @@ Predictions, gate and extender of a process share one. Shapes are collected anew
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from numazones.placement.fragmentation import Shape
 from numazones.prediction.node_choice import Ranking
@@ -29,8 +29,8 @@ class CurrentRanking:
     collects: bool
     """True if shapes that policies and pods name count."""
     clock: Callable[[], float] = time.monotonic
-    _known: Ranking | None = None
-    _collected: float = 0.0
+    _known: Ranking | None = field(init=False, default=None)
+    _collected: float = field(init=False, default=0.0)
 
     def __call__(self) -> Ranking:
         """Return what nodes are ranked by."""

@@ -52,10 +52,10 @@ class HeldRoom:
     """Measures how long room is held."""
     wall: Callable[[], float] = time.time
     """The time of day that pods are marked with."""
-    _own: dict[str, _Hold] = field(default_factory=dict)
-    _nominated: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _own: dict[str, _Hold] = field(init=False, default_factory=dict)
+    _nominated: dict[str, tuple[str, float]] = field(init=False, default_factory=dict)
     """UID → node that the pod is nominated for, and since when that is known here."""
-    _chosen: dict[str, tuple[ClusterPod, tuple[str, ...]]] = field(default_factory=dict)
+    _chosen: dict[str, tuple[ClusterPod, tuple[str, ...]]] = field(init=False, default_factory=dict)
     """UID → a released pod, and the nodes that its affinity leaves it."""
 
     def hold(self, pod: ClusterPod, nodes: Iterable[str], way: ArrivalPath, *, seconds: float) -> None:

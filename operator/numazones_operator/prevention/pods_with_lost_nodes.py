@@ -47,9 +47,9 @@ class PodsWithLostNodes:
     leads: Callable[[], bool] = lambda: True
     """Returns whether no other replica can lead at this moment; asked right before each eviction."""
     clock: Callable[[], float] = time.monotonic
-    _since: dict[str, float] = field(default_factory=dict)
+    _since: dict[str, float] = field(init=False, default_factory=dict)
     """UID of a pod whose nodes are all lost → since when that is known."""
-    _told: set[str] = field(default_factory=set)
+    _told: set[str] = field(init=False, default_factory=set)
 
     def count(self) -> int:
         """Return how many pods wait for nodes that are all lost."""

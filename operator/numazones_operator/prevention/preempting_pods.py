@@ -39,7 +39,7 @@ class PreemptingPods:
     """The PodDisruptionBudgets; None: they are not known, and nothing is searched."""
     may_go: Callable[[ClusterPod, str], bool]
     clock: Callable[[], float] = time.monotonic
-    _due: dict[tuple[PodKind, int], float] = field(default_factory=dict)
+    _due: dict[tuple[PodKind, int], float] = field(init=False, default_factory=dict)
 
     async def victims_for(self, pod: ClusterPod, held: Container[str]) -> Victims | None:
         """Return where the pod may go and who has to leave; ``held``: nodes with others on their way."""

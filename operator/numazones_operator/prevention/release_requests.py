@@ -84,8 +84,8 @@ class FailedReleases:
 
     draw: Callable[[], float] = random.random
     """Random numbers in [0, 1)."""
-    _pods: dict[str, _Failures] = field(default_factory=dict)
-    _trying: set[str] = field(default_factory=set)
+    _pods: dict[str, _Failures] = field(init=False, default_factory=dict)
+    _trying: set[str] = field(init=False, default_factory=set)
     """Those of them that are being tried."""
 
     def may_try(self, uid: str, now: float) -> bool:

@@ -28,7 +28,7 @@ class RemovableGates:
     events: EventPoster
     enabled: bool
     """Whether pods are released at all; if not, events on them say so."""
-    _reported: dict[str, str] = field(default_factory=dict)
+    _reported: dict[str, str] = field(init=False, default_factory=dict)
     """UID → why its gate is not served, as the event on the pod said."""
 
     def pods(self) -> Iterator[ClusterPod]:

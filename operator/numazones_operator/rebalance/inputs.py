@@ -39,7 +39,7 @@ class OwnerTemplate:
     """UID."""
     body: bytes
     """Names and template of the owner as JSON, which is small: few of tens of thousands are asked for."""
-    _made: tuple[Defaults, ClusterPod] | None = field(default=None, compare=False, repr=False)
+    _made: tuple[Defaults, ClusterPod] | None = field(init=False, default=None, compare=False, repr=False)
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> "OwnerTemplate":

@@ -81,10 +81,12 @@ class Proposer:
     statuses: Statuses
     metrics: RebalanceMetrics
     clock: Callable[[], float] = time.monotonic
-    _searches: dict[str, _Search] = field(default_factory=dict)
-    _judged: dict[str, datetime] = field(default_factory=dict)
+    _searches: dict[str, _Search] = field(init=False, default_factory=dict)
+    _judged: dict[str, datetime] = field(init=False, default_factory=dict)
     """Name of a proposal → when it was judged last."""
-    _next_pods: tuple[datetime, dict[str, ClusterPod]] = field(default_factory=lambda: (_NEVER, {}))
+    _next_pods: tuple[datetime, dict[str, ClusterPod]] = field(
+        init=False, default_factory=lambda: (_NEVER, {})
+    )
     """When owners in a loop of rejections were looked for last, and their next pods."""
 
     def search_early(self, policy: str) -> None:

@@ -41,7 +41,7 @@ class Readiness:
     """False if this operator follows no policies."""
     faults: Faults = field(default_factory=Faults)
     wall: Callable[[], float] = time.time
-    _published: tuple[Any, ...] | None = None
+    _published: tuple[Any, ...] | None = field(init=False, default=None)
     """What conditions depended on when they were published last; None: one was not written."""
 
     def settings(self, policy: PolicyObject) -> Policy:

@@ -77,11 +77,11 @@ class DeviceVerifier:
     """Returns whether this replica is the one that counts; all of them expect."""
     faults: Faults = field(default_factory=Faults)
     clock: Callable[[], float] = time.monotonic
-    _expected: dict[str, _Expectation] = field(default_factory=dict)
-    _wrong: list[_Expectation] = field(default_factory=list)
-    _compared: dict[str, float] = field(default_factory=dict)
+    _expected: dict[str, _Expectation] = field(init=False, default_factory=dict)
+    _wrong: list[_Expectation] = field(init=False, default_factory=list)
+    _compared: dict[str, float] = field(init=False, default_factory=dict)
     """UID of a pod that was compared → until when further claims of it are left alone."""
-    _changed: dict[Key | tuple[str, str], float] = field(default_factory=dict)
+    _changed: dict[Key | tuple[str, str], float] = field(init=False, default_factory=dict)
     """Device that was given back, or pool with a slice that changed → when."""
 
     def claim_changes(self, old: DeviceClaim | None, new: DeviceClaim | None) -> None:

@@ -44,8 +44,8 @@ class Misses:
     namespace: str
     wall: Callable[[], float]
     faults: Faults = field(default_factory=Faults)
-    _waiting: deque[WrongPrediction] = field(default_factory=lambda: deque(maxlen=_MOST))
-    _any: asyncio.Event = field(default_factory=asyncio.Event)
+    _waiting: deque[WrongPrediction] = field(init=False, default_factory=lambda: deque(maxlen=_MOST))
+    _any: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def take(self, verification: Verification) -> None:
         """Take a prediction that was judged; only those that the model got wrong are kept."""

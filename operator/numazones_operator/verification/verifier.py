@@ -125,8 +125,8 @@ class Verifier:
     """Returns what is known now of the pods of these UIDs on a node."""
     faults: Faults = field(default_factory=Faults)
     clock: Callable[[], float] = time.monotonic
-    _expectations: dict[str, Expectation] = field(default_factory=dict)
-    _wrong: dict[str, tuple[ClusterPod, Verification, float]] = field(default_factory=dict)
+    _expectations: dict[str, Expectation] = field(init=False, default_factory=dict)
+    _wrong: dict[str, tuple[ClusterPod, Verification, float]] = field(init=False, default_factory=dict)
     """UID → pod, wrong prediction, until when it may be explained."""
 
     def __post_init__(self) -> None:

@@ -46,7 +46,7 @@ class Binder:
     unknown: UnknownNodes
     """Treatment of nodes of unknown state."""
     metrics: ExtenderMetrics
-    _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    _locks: WeakValueDictionary[str, asyncio.Lock] = field(init=False, default_factory=WeakValueDictionary)
 
     async def bind(self, request: BindRequest) -> str:
         """Bind a pod; return ``BOUND``, or why it is not bound."""

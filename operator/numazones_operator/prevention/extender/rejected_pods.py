@@ -53,10 +53,10 @@ class RejectedPods:
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     """The time of day that pods are annotated with."""
-    _rejected: dict[str, float] = field(default_factory=dict)
+    _rejected: dict[str, float] = field(init=False, default_factory=dict)
     """UID → when it was rejected last, by the clock."""
-    _woken: set[str] = field(default_factory=set)
-    _seen: tuple[int, float] = (-1, 0.0)
+    _woken: set[str] = field(init=False, default_factory=set)
+    _seen: tuple[int, float] = field(init=False, default=(-1, 0.0))
     """What the state's version was when one looked last, and when that was."""
 
     def add(self, pod: ClusterPod) -> None:
