@@ -242,8 +242,9 @@ class DeviceManager:
         narrowest = self.fewest_numas(resource, count)
 
         def others() -> tuple[int, ...]:
-            sizes = (size for size in range(1, size_of_nodes + 1) if size != narrowest)
-            return tuple(mask for size in sizes for mask, _ in masks_of_size(nodes, size) if enough(mask))
+            # Fewer NUMA nodes never suffice: fewest_numas also counts devices in use, such as reusable ones.
+            wider = range(narrowest + 1, size_of_nodes + 1)
+            return tuple(mask for size in wider for mask, _ in masks_of_size(nodes, size) if enough(mask))
 
         preferred = tuple(mask for mask, _ in masks_of_size(nodes, narrowest) if enough(mask))
         return ResourceHints(resource.name, preferred, others, nodes=size_of_nodes)
@@ -325,7 +326,7 @@ class DeviceManager:
             )
         if held is not None or count == 0:
             return 0
-        taken = _lowest(reusable, count)
+        taken = _fill(0, count, reusable)
         needed = count - taken.bit_count()
         if needed == 0:
             return taken
@@ -365,19 +366,12 @@ class DeviceManager:
         return cpuset.of(resource.index[device] for device in chosen if device in resource.index)
 
 
-def _lowest(devices: int, count: int) -> int:
-    """Return the first ``count`` devices of a set, or all of it."""
-    taken = 0
-    while devices and count > 0:
-        lowest = devices & -devices
-        taken |= lowest
-        devices ^= lowest
-        count -= 1
-    return taken
-
-
 def _fill(taken: int, count: int, *pools: int) -> int:
-    """Add devices from one pool after the other until there are ``count``."""
+    """Add the first devices from one pool after the other until there are ``count``."""
     for pool in pools:
-        taken |= _lowest(pool & ~taken, count - taken.bit_count())
+        left = pool & ~taken
+        while left and taken.bit_count() < count:
+            lowest = left & -left
+            taken |= lowest
+            left ^= lowest
     return taken

@@ -41,6 +41,10 @@ def test_hints_cover_only_numa_nodes_that_host_a_device() -> None:
     assert hints(gpus((1,), (3,)), 1) == (Hint(0b0010, True), Hint(0b1000, True), Hint(0b1010, False))
 
 
+def test_hints_for_no_devices_still_name_numa_nodes() -> None:
+    assert hints(gpus((1,), (3,)), 0) == (Hint(0b0010, True), Hint(0b1000, True), Hint(0b1010, False))
+
+
 def test_before_1_36_hints_cover_all_numa_nodes() -> None:
     found = hints(gpus((1,), (3,)), 2, over_hosting_nodes=False)
     assert [hint.affinity for hint in found] == [0b1010, 0b1011, 0b1110, 0b1111]
@@ -323,6 +327,13 @@ def test_holder_of_devices_gets_hints_for_these_or_none(
         else manager.container_hints(held, "u", container_, limits, {})
     )
     assert (found.preferred, found.any_numa, found.resource) == (led.preferred, led.any_numa, led.resource)
+
+
+def test_hints_of_a_pod_cover_what_all_its_containers_hold() -> None:
+    manager = DeviceManager.start(gpus((1,), (3,)), 0b1111, over_hosting_nodes=True, skips_claimed=True)
+    held = DeviceState().assign("u", "c", "vendor/gpu", 0b01).assign("u", "d", "vendor/gpu", 0b10)
+    (found,) = manager.pod_hints(held, "u", (("vendor/gpu", 2),))
+    assert found.all() == (Hint(0b1010, True),)
 
 
 @pytest.mark.parametrize(
