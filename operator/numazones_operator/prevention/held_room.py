@@ -73,11 +73,11 @@ class HeldRoom:
         Raises:
             ObjectFault: none of those for which room is held is at fault.
         """
-        uid = next((one.uid for one in fault.objects[:1] if isinstance(one, ClusterPod)), "")
-        rest = [pod for pod in coming if pod.uid != uid]
+        at_fault = {one.uid for one in fault.objects[:1] if isinstance(one, ClusterPod)}
+        rest = [pod for pod in coming if pod.uid not in at_fault]
         if len(rest) == len(coming):
             raise fault
-        self.state.faults.take({}, fault)  # which names the pod itself
+        self.state.faults.take_all([(fault.objects[0], fault)])
         return rest
 
     def holds(self, uid: str) -> bool:
@@ -123,11 +123,10 @@ class HeldRoom:
         if asking is not None and (pod.priority or 0) < (asking.priority or 0):
             return None
         now = self.clock()
-        node, since = self._nominated.get(pod.uid, ("", now))
-        if node != pod.nominated:
-            since = now
-            self._nominated[pod.uid] = (pod.nominated, now)
-        until = since + NOMINATION_SECONDS
+        known = self._nominated.get(pod.uid)
+        if known is None or known[0] != pod.nominated:
+            known = self._nominated[pod.uid] = (pod.nominated, now)
+        until = known[1] + NOMINATION_SECONDS
         if now >= until or not self.state.nodes_to_ask(pod, [pod.nominated]):
             return None
         return Hold(pod, (pod.nominated,), ArrivalPath.NOMINATED, self._time_of(until))

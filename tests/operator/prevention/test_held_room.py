@@ -1,5 +1,6 @@
 """The room held for pods on their way: for whom, where, against whom, and until when."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -28,9 +29,13 @@ class Cluster:
         for name in nodes or ("a", "b"):
             self.offline.add_node(name)
         self.state = self.offline.state
-        self.proven = True
+        self.unproven: set[str] = set()
+        """Names of pods whose releases others may have written."""
         self.held = HeldRoom(
-            self.state, proven=lambda _pod: self.proven, clock=self.offline.clock, wall=self.offline.clock
+            self.state,
+            proven=lambda pod: pod.name not in self.unproven,
+            clock=self.offline.clock,
+            wall=self.offline.clock,
         )
 
     def pod(self, name: str, **parts: Any) -> ClusterPod:
@@ -73,7 +78,7 @@ def test_released_pod_holds_room_on_every_allowed_node() -> None:
 
 def test_a_release_that_nobody_can_prove_holds_nothing() -> None:
     cluster = Cluster()
-    cluster.proven = False
+    cluster.unproven.add("p")
     forged = cluster.pod("p", released=EPOCH, nodes=("a", "b"))
     assert cluster.at() == {}
     cluster.held.hold(forged, ("b",), ArrivalPath.RELEASED, seconds=RELEASE_SECONDS)
@@ -202,6 +207,23 @@ def test_changed_pod_holds_room_on_its_new_nodes() -> None:
     assert cluster.at() == {"a": ["p"]}
     cluster.pod("p", released=EPOCH, nodes=("b",))
     assert cluster.at() == {"b": ["p"]}
+
+
+def test_nodes_of_a_released_pod_are_determined_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    asked: list[str] = []
+    choose = cluster.state.nodes_to_ask
+
+    def nodes_to_ask(pod: ClusterPod, names: Collection[str]) -> Collection[str]:
+        asked.append(pod.name)
+        return choose(pod, names)
+
+    monkeypatch.setattr(cluster.state, "nodes_to_ask", nodes_to_ask)
+    for name in ("p", "q"):
+        cluster.pod(name, released=EPOCH, nodes=("a",))
+    for _ in range(2):
+        assert cluster.at() == {"a": ["p", "q"]}
+    assert asked == ["p", "q"]
 
 
 def test_released_pod_respects_room_held_by_others() -> None:
