@@ -60,8 +60,8 @@ def release_ends(pod: ClusterPod, now: float) -> float | None:
     differs wrote it, or whoever wants to hold room for longer.
     """
     try:
-        released = timestamp.parse(pod.annotations.get(RELEASED, "")).timestamp()
-    except timestamp.InvalidTimestamp:
+        released = timestamp.parse(pod.annotations[RELEASED]).timestamp()
+    except (KeyError, timestamp.InvalidTimestamp):
         return None
     return released + RELEASE_SECONDS if 0 <= now - released < RELEASE_SECONDS else None
 
@@ -155,7 +155,7 @@ def zones_held(node: ClusterNode, pods: Iterable[ClusterPod]) -> Iterator[tuple[
     from numazones.prediction.forecast import place_beside  # noqa: PLC0415 - as above
 
     for pod in pods:
-        placed = None if pod.admission is None else place_beside(pod, node)
+        placed = place_beside(pod, node)
         if placed is None:
             node = node.with_pod(pod)
             yield pod, ()

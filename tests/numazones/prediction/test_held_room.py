@@ -10,6 +10,9 @@ import pytest
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.waiting import RELEASED
+from numazones.kubelet.pod import Pod
+from numazones.object_faults import ObjectFault
+from numazones.placement.kubelet import KUBELET_MODEL, KubeletPlacement
 from numazones.prediction.forecast import predict
 from numazones.prediction.held_room import (
     MAX_NODES,
@@ -145,6 +148,31 @@ def test_pod_allowed_on_too_many_nodes_holds_no_room() -> None:
     assert held_by(waiting("p", released=NOW, to=names), nodes=nodes) == {}
 
 
+class PlacesEveryPod(KubeletPlacement):
+    """Stands for a model that may reject even pods without NUMA requirements."""
+
+    model = replace(KUBELET_MODEL, places_every_pod=True)
+
+
+@pytest.mark.parametrize(
+    ("way", "at"),
+    [
+        ({"nominated": "kubelet"}, {}),
+        ({"nominated": "model"}, {"model": ["p"]}),
+        ({"nominated": "unread"}, {}),
+        ({"nominated": "elsewhere"}, {"elsewhere": ["p"]}),
+        ({"released": NOW}, {"model": ["p"]}),
+    ],
+)
+def test_pod_without_numa_requirements_holds_room_where_models_reject_it(
+    way: dict[str, Any], at: dict[str, list[str]]
+) -> None:
+    model = replace(node("model"), placement=PlacesEveryPod(building.node()))
+    nodes = [node("kubelet"), model, ClusterNode("unread")]
+    pod = waiting("p", containers=[{"name": "main"}], **way)
+    assert held_by(pod, asking=waiting("asking"), nodes=nodes) == at
+
+
 def test_labels_of_nodes_choose_them_too() -> None:
     labelled = [replace(one, labels={"rack": one.name}) for one in NODES.values()]
     assert held_by(waiting("p", released=NOW, nodeSelector={"rack": "a"}), nodes=labelled) == {"a": ["p"]}
@@ -169,10 +197,24 @@ def test_unreadable_held_pod_makes_everything_unknown() -> None:
     assert with_held(NODES["a"], [waiting("one"), broken]) is None
 
 
+class RaisingPlacement(KubeletPlacement):
+    """Stands for a model that raises what no rule foresees."""
+
+    def admit(self, pod: Pod) -> Any:
+        raise ZeroDivisionError(pod.name)
+
+
+def test_held_pod_that_raises_is_named() -> None:
+    raising = replace(NODES["a"], placement=RaisingPlacement(building.node()))
+    with pytest.raises(ObjectFault, match="pod team/p: ZeroDivisionError: p"):
+        with_held(raising, [waiting("p")])
+
+
 def test_zones_are_given_in_the_order_in_which_pods_come() -> None:
     pods = [waiting(name, cpus=5) for name in ("first", "second", "third")]
+    pods += [waiting("unreadable", cpus="many"), waiting("small", cpus=3)]
     found = [(pod.name, zones) for pod, zones in zones_held(NODES["a"], pods)]
-    assert found == [("first", (0,)), ("second", (1,)), ("third", ())]
+    assert found == [("first", (0,)), ("second", (1,)), ("third", ()), ("unreadable", ()), ("small", (1,))]
 
 
 def test_room_held_on_every_numa_node_is_named_as_obstacle() -> None:
@@ -182,8 +224,11 @@ def test_room_held_on_every_numa_node_is_named_as_obstacle() -> None:
     by_node = {"a": [first, second], "b": [first], "elsewhere": [second]}
     assert not list(in_the_way(asking, prediction, NODES.get, {}))
     assert not list(in_the_way(asking, prediction, NODES.get, by_node))  # on b one NUMA node is left
+    assert not list(in_the_way(asking, prediction, NODES.get, {"a": by_node["a"]}))  # on b both are
     by_node["b"].append(second)
-    assert list(in_the_way(asking, prediction, NODES.get, by_node)) == [
-        "a: room is held for team/first, team/second",
-        "b: room is held for team/first, team/second",
-    ]
+    assert not list(in_the_way(waiting("unreadable", cpus="many"), prediction, NODES.get, by_node))
+    for find in (NODES.get, {"a": NODES["a"]}.get):  # b may be gone meanwhile
+        assert list(in_the_way(asking, prediction, find, by_node)) == [
+            "a: room is held for team/first, team/second",
+            "b: room is held for team/first, team/second",
+        ]
