@@ -137,7 +137,7 @@ class BudgetHeadroom:
                 if not budget.ignores(pod):
                     key = (budget.namespace, budget.name)
                     used[key] = used.get(key, 0) + 1
-        return BudgetHeadroom(self.budgets, used) if used != self.used else self
+        return BudgetHeadroom(self.budgets, used)
 
 
 def _ignores_budgets(pod: ClusterPod) -> bool:

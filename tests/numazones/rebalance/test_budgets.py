@@ -1,11 +1,13 @@
 """PodDisruptionBudgets over a whole plan: what the API server would say to each eviction in turn."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from numazones.cluster.cluster import ClusterPod
+from numazones.object_faults import ObjectFault
 from numazones.rebalance.budgets import Budget, BudgetHeadroom
 
 
@@ -157,6 +159,27 @@ def test_a_budget_selects_pods_of_its_own_namespace_only() -> None:
     ours = Budget.from_api(budget())
     assert ours.selects(pod())
     assert not ours.selects(replace(pod(), namespace="bank"))
+
+
+def test_budget_and_pod_of_a_manifest_without_namespaces_match() -> None:
+    ours = Budget.from_api({"metadata": {"name": "web"}, "spec": {"selector": {}}})
+    assert ours.selects(replace(pod(), namespace=""))
+    assert not ours.selects(pod())
+
+
+def raises(*_: Any) -> Any:
+    raise ZeroDivisionError("division by zero")
+
+
+@pytest.mark.parametrize("method", ["selects", "ignores"])
+@pytest.mark.parametrize("decide", [BudgetHeadroom.rejection, BudgetHeadroom.after])
+def test_budget_that_raises_is_named(
+    decide: Callable[[BudgetHeadroom, ClusterPod], Any], method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headroom = headroom_of(budget())
+    monkeypatch.setattr(Budget, method, raises)
+    with pytest.raises(ObjectFault, match="PodDisruptionBudget shop/web: ZeroDivisionError"):
+        decide(headroom, pod())
 
 
 def test_budget_without_policy_gets_the_api_servers_default() -> None:
