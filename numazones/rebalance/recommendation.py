@@ -13,6 +13,7 @@ from numazones.api.rebalance import (
     RebalanceRecommendation,
     RebalanceRecommendationSpec,
     RebalanceRecommendationStatus,
+    RecommendedMove,
 )
 from numazones.apimachinery import timestamp
 
@@ -73,9 +74,14 @@ class Recommendation:
     @property
     def progress(self) -> tuple[MoveProgress, ...]:
         """Return the progress of each move, one entry per move."""
+        return tuple(progress for _, progress in self.moves_with_progress)
+
+    @property
+    def moves_with_progress(self) -> tuple[tuple[RecommendedMove, MoveProgress], ...]:
+        """Return each move with its progress."""
         known = {item.pod.uid: item for item in self.status.progress}
         return tuple(
-            known.get(move.pod.uid, MoveProgress(pod=move.pod, phase=MovePhase.PENDING))
+            (move, known.get(move.pod.uid, MoveProgress(pod=move.pod, phase=MovePhase.PENDING)))
             for move in self.spec.moves
         )
 

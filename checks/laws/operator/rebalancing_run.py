@@ -101,7 +101,7 @@ class Rebalances:
         seen["plan"] = [
             (move.pod.name, move.target.node, one.phase)
             for item in found.values()
-            for move, one in zip(item.spec.moves, item.progress, strict=True)
+            for move, one in item.moves_with_progress
         ]
         seen["evicted"] = here.evicted()
         seen["ready"] = [one["status"] for one in conditions if one["type"] == "Ready"]

@@ -3,10 +3,10 @@
 Before each step that leads to an eviction the API server is asked whether the policy still wants it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 
-from numazones.api.rebalance import MovePhase, PlanPhase
+from numazones.api.rebalance import MovePhase, PlanPhase, RecommendedMove
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.recommendation import Recommendation
 from numazones_operator.rebalance.intent import Intent
@@ -48,32 +48,37 @@ class Executor:
         if advance is None:
             return
         self._count(item, policy, advance)
-        after = await self.statuses.write(item, policy, advance)
-        if after is not None and advance.evicted == "success":
-            await self._post_eviction(item, after, policy)
+        written = await self.statuses.write(item, policy, advance)
+        if written is not None and advance.evicted == "success":
+            self._post_eviction(item, policy, advance)
         if advance.phase:
             self.search_early(policy.name)
 
     def _count(self, item: Recommendation, policy: PolicyObject, advance: StatusUpdate) -> None:
         mode = policy.spec.mode
-        for before, after, move in zip(item.progress, advance.progress, item.spec.moves, strict=True):
-            if advance.evicted and before != after:
+        for move, phase in _changed_moves(item, advance):
+            if advance.evicted:
                 self.metrics.evicted.labels(
                     advance.evicted, mode, policy.name, move.pod.namespace, move.source.node
                 ).inc()
-            if before.phase != after.phase and after.phase in {MovePhase.VERIFIED, MovePhase.FAILED}:
-                result = "executed" if after.phase == MovePhase.VERIFIED else "failed"
+            if phase in {MovePhase.VERIFIED, MovePhase.FAILED}:
+                result = "executed" if phase == MovePhase.VERIFIED else "failed"
                 self.metrics.moves.labels(mode, policy.name, result).inc()
         if advance.phase == PlanPhase.SUCCEEDED:
             self.metrics.gain.labels(mode, policy.name).inc(item.spec.gain.total)
 
-    async def _post_eviction(self, item: Recommendation, after: Recommendation, policy: PolicyObject) -> None:
+    def _post_eviction(self, item: Recommendation, policy: PolicyObject, advance: StatusUpdate) -> None:
         """Post an event on the pod that was evicted; without a grace period it is gone already."""
-        for before, now in zip(item.progress, after.progress, strict=True):
-            if before.phase == now.phase or now.phase != MovePhase.EVICTED:
-                continue
-            message = (
-                f"evicted by RebalanceRecommendation {item.name} (mode {policy.spec.mode}); goal: "
-                f"{item.spec.goal}"
-            )
-            self.statuses.post_event(now.pod, reason="Rebalanced", message=message)
+        message = (
+            f"evicted by RebalanceRecommendation {item.name} (mode {policy.spec.mode}); goal: "
+            f"{item.spec.goal}"
+        )
+        for move, _ in _changed_moves(item, advance):
+            self.statuses.post_event(move.pod, reason="Rebalanced", message=message)
+
+
+def _changed_moves(item: Recommendation, advance: StatusUpdate) -> Iterator[tuple[RecommendedMove, str]]:
+    """Yield the moves that a step puts into another phase, with that phase."""
+    for (move, before), after in zip(item.moves_with_progress, advance.progress, strict=True):
+        if before.phase != after.phase:
+            yield move, after.phase

@@ -249,7 +249,7 @@ class Inputs:
         failed: dict[Relocation, datetime],
     ) -> None:
         """Add the moves of a plan that were made, or failed."""
-        for move, progress in zip(item.spec.moves, item.progress, strict=True):
+        for move, progress in item.moves_with_progress:
             since = parse_time(progress.since)
             rejected = item.spec.rejected and not item.active
             if move.owner is None or (progress.phase == MovePhase.PENDING and not rejected):

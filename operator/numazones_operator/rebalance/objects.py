@@ -141,7 +141,7 @@ def was_evicted(progress: MoveProgress) -> bool:
 def emptied_nodes(item: Recommendation) -> dict[str, datetime]:
     """Return the nodes that pods were evicted from by a plan, and when the last one was."""
     emptied: dict[str, datetime] = {}
-    for move, progress in zip(item.spec.moves, item.progress, strict=True):
+    for move, progress in item.moves_with_progress:
         since = parse_time(progress.since)
         if since is not None and progress.phase in GONE:
             emptied[move.source.node] = max(since, emptied.get(move.source.node, since))

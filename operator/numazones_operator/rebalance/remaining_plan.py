@@ -47,7 +47,7 @@ def remaining_plan(
     if other := next((pod for pod in waiting if pod not in settings.beneficiaries), None):
         return RemainingPlan(None, goal, f"policy {policy.name} does not make room for pod {other.full_name}")
     moves: list[Move] = []
-    for move, progress in zip(item.spec.moves, item.progress, strict=True):
+    for move, progress in item.moves_with_progress:
         if progress.phase == MovePhase.VERIFIED:
             continue
         pod = pod_to_move(situation.cluster, move)

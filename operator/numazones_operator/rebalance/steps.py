@@ -194,7 +194,7 @@ class Steps:
         for placement in item.spec.placements:
             if placement.pod.uid == pod.uid:
                 return (placement.target.node,) if self._may_be_placed(item) else ()
-        for move, progress in zip(item.spec.moves, item.progress, strict=True):
+        for move, progress in item.moves_with_progress:
             if progress.phase == MovePhase.EVICTED and self._replaces(pod, move, progress, item):
                 if move.after_pending and waiting_pods(item, self.state.cluster()):
                     return ()
@@ -276,8 +276,7 @@ class Steps:
             await self.client.evict(pod.name, namespace=pod.namespace, uid=pod.uid)
         except APIError as error:
             return self._after_rejected_eviction(item, index, error)
-        done = self._advance(item, index, phase=MovePhase.EVICTED, message="")
-        return None if done is None else replace(done, evicted="success")
+        return self._advance(item, index, evicted="success", phase=MovePhase.EVICTED, message="")
 
     def _after_rejected_eviction(
         self, item: Recommendation, index: int, error: APIError
@@ -287,10 +286,10 @@ class Steps:
         if isinstance(error, NotFound | Conflict):
             return self._advance(item, index, phase=MovePhase.EVICTED, message="the pod was already gone")
         if isinstance(error, TooManyRequests):
-            waits = self._advance(
-                item, index, phase=MovePhase.PENDING, since=None, message=f"waiting: {error}"
+            why = f"waiting: {error}"
+            return self._advance(
+                item, index, evicted="blocked", phase=MovePhase.PENDING, since=None, message=why
             )
-            return None if waits is None else replace(waits, evicted="blocked")
         why = str(error)
         if isinstance(error, Forbidden):
             why += "; apply manifests/components/operator-eviction, or set the policy to mode Recommend"
@@ -304,7 +303,7 @@ class Steps:
                 error,
             )
             return None
-        return replace(self._failure(item, index, why, since=None), evicted="error")
+        return self._failure(item, index, why, evicted="error", since=None)
 
     def _find_replacement(self, item: Recommendation, index: int, now: datetime) -> StatusUpdate | None:
         """Wait until the owner has made another pod and it has a node."""
@@ -390,7 +389,7 @@ class Steps:
         """Return whether it is the pending pods' turn: all moves are made, or the last one waits for them."""
         return all(
             one.phase == MovePhase.VERIFIED or (move.after_pending and one.phase == MovePhase.EVICTED)
-            for move, one in zip(item.spec.moves, item.progress, strict=True)
+            for move, one in item.moves_with_progress
         )
 
     def _is_steerable(self, pod: ClusterPod) -> bool:
@@ -408,21 +407,26 @@ class Steps:
         since = parse_time(progress.since)
         return since is not None and now - since > self.patience
 
-    def _advance(self, item: Recommendation, index: int, **changes: Any) -> StatusUpdate | None:
+    def _advance(
+        self, item: Recommendation, index: int, *, evicted: str = "", **changes: Any
+    ) -> StatusUpdate | None:
         """The advance that changes one move's progress; None if it would change nothing."""
         progress = _with_move(item, index, **changes)
         if progress == item.progress:
             return None
         pod, after = item.spec.moves[index].pod, progress[index]
         text = f"move {index + 1} of {len(item.spec.moves)}, pod {pod.full_name}: {after.phase}"
-        return StatusUpdate(progress, f"{text}, {after.message}" if after.message else text)
+        return StatusUpdate(progress, f"{text}, {after.message}" if after.message else text, evicted=evicted)
 
-    def _failure(self, item: Recommendation, index: int, why: str, **changes: Any) -> StatusUpdate:
+    def _failure(
+        self, item: Recommendation, index: int, why: str, *, evicted: str = "", **changes: Any
+    ) -> StatusUpdate:
         pod = item.spec.moves[index].pod
         return StatusUpdate(
             _with_move(item, index, phase=MovePhase.FAILED, message=why, **changes),
             f"the plan failed at move {index + 1}, pod {pod.full_name}: {why}",
             PlanPhase.FAILED,
+            evicted=evicted,
         )
 
 

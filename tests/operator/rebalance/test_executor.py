@@ -143,6 +143,15 @@ async def test_plan_no_longer_allowed_by_its_policy_evicts_nothing(
         assert here.evicted() == []
 
 
+@pytest.mark.parametrize(("mode", "phase"), [("Auto", "Executing"), ("Recommend", "Superseded")])
+async def test_running_plan_without_a_mode_gets_that_of_its_policy(mode: str, phase: str) -> None:
+    here = Execution()
+    here.policy(mode=mode)
+    here.recommend({"moves": [move("mover")]}, {"mode": ""})
+    await carry_on(here)
+    assert (here.item.status.phase, here.item.status.mode) == (phase, mode)
+
+
 @pytest.mark.parametrize("phase", ["Pending", "Evicting"])
 async def test_nothing_is_done_for_a_policy_that_was_edited_meanwhile(phase: str) -> None:
     here = Execution()

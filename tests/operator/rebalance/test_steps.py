@@ -452,6 +452,17 @@ async def test_a_plan_has_succeeded_when_zones_show_its_gain() -> None:
     assert await here.step() == more
 
 
+async def test_plan_for_a_waiting_pod_succeeds_once_it_is_placed() -> None:
+    here = for_stuck_pod()
+    plan_for_stuck_pod(here, "Verified")
+    assert await here.step() is None
+    here.pod("stuck", node="n1", **RUNS)
+    confirmed = StatusUpdate(
+        here.item.progress, "the NUMAZones confirm a gain of 1", PlanPhase.SUCCEEDED, count=1
+    )
+    assert await here.step() == confirmed
+
+
 async def test_gain_missing_from_zones_is_awaited_like_the_last_move() -> None:
     here = Execution()
     replaced(here)
@@ -484,6 +495,15 @@ async def test_plan_that_confines_a_replacement_needs_the_gate_on_it(parts: dict
     other = await here.judge()
     assert not other.holds_if_confined
     assert other.problem.startswith("no node that the scheduler could choose is left for")
+
+
+async def test_plan_does_not_hold_for_a_pod_that_lost_its_owner() -> None:
+    here = Execution()
+    body = pod_manifest("mover", node="n1", **RUNS)
+    del body["metadata"]["ownerReferences"]
+    here.put(body)
+    problem = "pod default/mover may not be moved: nothing would recreate it"
+    assert await here.judge() == PlanCheck(problem=problem)
 
 
 async def test_a_plan_holds_once_its_pods_are_old_enough() -> None:
