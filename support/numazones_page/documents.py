@@ -18,12 +18,12 @@ from numazones import cpuset
 from numazones.alignment.pod_alignment import of_node
 from numazones.api.rebalance import (
     ENDED,
-    Place,
     RebalanceRecommendationSpec,
     RebalanceRecommendationStatus,
     RecommendedMove,
     RecommendedPlacement,
 )
+from numazones.apimachinery.answer import document as written
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.usage import Usage, ZoneUsage
 from numazones.cpuset import CPUSet
@@ -327,14 +327,14 @@ def _steps(
         "moves": [
             {
                 **step(move),
-                "from": _place(move.source),
-                "to": _place(move.target),
+                "from": written(move.source),
+                "to": written(move.target),
                 "why": move.why,
                 "phase": phases.get(move.pod.uid, ""),
             }
             for move in plan.moves
         ],
-        "placements": [{**step(item), "to": _place(item.target)} for item in plan.placements],
+        "placements": [{**step(item), "to": written(item.target)} for item in plan.placements],
         "last": any(move.after_pending for move in plan.moves),
     }
 
@@ -344,8 +344,8 @@ def _zones_before(document: Document, node: Callable[[str], ClusterNode | None])
     places = [move[end] for move in document["moves"] for end in ("from", "to")]
     places += [placement["to"] for placement in document["placements"]]
     wanted: dict[str, set[int]] = {}
-    for name, numas in places:
-        wanted.setdefault(name, set()).update(numas)
+    for place in places:
+        wanted.setdefault(place["node"], set()).update(place["numaIDs"])
     return [zone for name, numas in sorted(wanted.items()) for zone in _zones(name, node(name), numas)]
 
 
@@ -365,10 +365,6 @@ def _zones(name: str, node: ClusterNode | None, numas: set[int]) -> Iterator[Doc
             "cpus": zone.cpus[1],
             "pods": [[pod, count] for pod, count in held if count],
         }
-
-
-def _place(place: Place) -> list[Any]:
-    return [place.node, list(place.numa_ids)]
 
 
 # What else there is

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from numazones.advice.changes import Advice
+from numazones.api.rebalance import Place
 from numazones.apimachinery.answer import document as written
 from numazones.apimachinery.quantity import format_bytes, format_milli
 from numazones.apimachinery.resources import is_memory
@@ -172,11 +173,11 @@ def held_documents(
 ) -> Iterator[tuple[str, Document]]:
     """Yield the room that is held for pods on their way to nodes, in their order, each with its key."""
     listed = list(held)
-    zones: dict[tuple[str, str], list[int]] = {}
+    zones: dict[tuple[str, str], tuple[int, ...]] = {}
     for name, pods in by_node(listed).items():
         there = node(name)
         for pod, numas in zones_held(there, pods) if there is not None else ():
-            zones[name, pod.uid] = list(numas)
+            zones[name, pod.uid] = tuple(numas)
     for item in listed:
         yield (
             f"held/{item.pod.full_name}",
@@ -184,6 +185,6 @@ def held_documents(
                 "asks": _asks(item.pod),
                 "way": str(item.way),
                 "until": item.ends,
-                "places": [[name, zones.get((name, item.pod.uid), [])] for name in item.nodes],
+                "places": [written(Place(name, zones.get((name, item.pod.uid), ()))) for name in item.nodes],
             },
         )

@@ -7,13 +7,13 @@ function heldSection() {
 function drawHeld(section) {
   section.hidden = !all("held").size;
   const rows = sorted("held")
-    .filter(([pod, held]) => found(pod, held.way, ...held.places.map(([node]) => node)))
+    .filter(([pod, held]) => found(pod, held.way, ...held.places.map(({ node }) => node)))
     .map(([pod, held]) => [pod, held.way, places(held), held.asks.map(([resource, amount]) => `${resource} ${amount}`).join(", "), until(held)]);
   section.querySelector(".list").replaceChildren(rows.length ? table(["Pod", "State", "Where", "Requests", "Held until"], rows, { label: "Pods that room is held for" }) : el("p.empty", {}, "No matching pods."));
 }
 
 // Each place a line: the pod comes to one of them.
-const places = (held) => held.places.map(([node, zones]) => el("span.place", {}, nodeAnchor(node), zones.length ? ` NUMA ${zones.join(", ")}` : ""));
+const places = (held) => held.places.map(({ node, numaIDs }) => el("span.place", {}, nodeAnchor(node), numaIDs.length ? ` NUMA ${numaIDs.join(", ")}` : ""));
 const until = (held) => (held.until ? clockTime(held.until) : "the scheduler decides otherwise");
 const cpuWords = (held) => `${cpusOf(held)} ${cpusOf(held) === "1" ? "CPU" : "CPUs"}`;
 const heldWords = (pod, held) => `${cpusOf(held) ? `${cpuWords(held)} ${cpusOf(held) === "1" ? "is" : "are"}` : "room is"} held for ${pod}, ${held.way}, until ${until(held)}`;

@@ -118,9 +118,9 @@ const inForce = () => sorted("plan").filter(([, plan]) => !ENDED.has(plan.phase)
 function heldByNode() {
   const places = new Map();
   for (const [pod, held] of all("held"))
-    for (const [node, zones] of held.places) {
+    for (const { node, numaIDs } of held.places) {
       if (!places.has(node)) places.set(node, []);
-      places.get(node).push([pod, zones, held]);
+      places.get(node).push([pod, numaIDs, held]);
     }
   return places;
 }

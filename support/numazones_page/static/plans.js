@@ -42,7 +42,7 @@ function decision(key, plan) {
   return el("p", {}, "Approve or reject: ", command("approve"), ", ", command("reject"));
 }
 
-const placeName = ([node, zones]) => `${node}${zones.length ? ` NUMA ${zones.join(", ")}` : ""}`;
+const placeName = ({ node, numaIDs }) => `${node}${numaIDs.length ? ` NUMA ${numaIDs.join(", ")}` : ""}`;
 const trackKey = (node, zone) => `${node} ${zone}`;
 
 // What happens, step by step: each a pod, where it goes (null: evicted, not yet running again), and words.
@@ -65,7 +65,7 @@ function arrangement(plan, script, step) {
       tracks.set(track, blocks.filter(([name]) => name !== pod));
     }
     const count = size || held || 1;
-    const targets = to ? to[1].map((zone) => trackKey(to[0], zone)).filter((track) => tracks.has(track)) : [""];
+    const targets = to ? to.numaIDs.map((zone) => trackKey(to.node, zone)).filter((track) => tracks.has(track)) : [""];
     for (const track of targets) tracks.get(track).push([pod, count / targets.length]);
   }
   return tracks;

@@ -43,7 +43,7 @@ async def test_held_room_is_shown_until_it_ends() -> None:
         key = "held/default/coming"
         shown = changes(updates.documents)[key]
         assert (shown["way"], shown["until"]) == ("being bound by a scheduler", "2023-11-14T22:14:20Z")
-        assert shown["places"] == [["node", [0]]]
+        assert shown["places"] == [{"node": "node", "numaIDs": [0]}]
         seen = updates.documents.version
         updates.moment += 60
         await updates.round()

@@ -213,10 +213,13 @@ def test_room_is_held_per_zone_on_each_possible_node() -> None:
         ("held/team/three", "nominated by a scheduler", ""),
     ]
     # worker-1 has four and two CPUs left, worker-2 four and three; a kubelet takes the lower NUMA node.
-    assert [found["places"] for found in documents.values()] == [
-        [["worker-2", [0]]],
-        [["worker-1", [0]], ["worker-2", [1]], ["gone", []]],
-        [["worker-1", []]],  # no room is left for it there; who is nominated waits until somebody ends
+    places = [
+        [(place["node"], place["numaIDs"]) for place in found["places"]] for found in documents.values()
+    ]
+    assert places == [
+        [("worker-2", [0])],
+        [("worker-1", [0]), ("worker-2", [1]), ("gone", [])],
+        [("worker-1", [])],  # no room is left for it there; who is nominated waits until somebody ends
     ]
     assert documents["held/team/one"]["asks"] == [["cpu", "3"], ["memory", "1Gi"]]
 
