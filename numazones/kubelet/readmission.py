@@ -111,7 +111,7 @@ class Restart:
         return tuple(one for one in self.readmissions if not one.admitted and one.chance is None)
 
     @property
-    def in_doubt(self) -> tuple[Readmission, ...]:
+    def uncertain(self) -> tuple[Readmission, ...]:
         """The pods that may be rejected, and stopped."""
         return tuple(one for one in self.readmissions if not one.admitted and one.chance is not None)
 

@@ -54,7 +54,7 @@ class Unknown:
     reason: str
     """One word, as conditions have it."""
     message: str
-    believed: "Placement | None" = field(default=None, compare=False, repr=False)
+    last_known: "Placement | None" = field(default=None, compare=False, repr=False)
     """What the node decided from when it was known last, with what has happened since; None: never known."""
     refused: frozenset[Hashable] = field(default=frozenset(), compare=False, repr=False)
     """The needs of pods (``PodKind.needs``) that its kubelet rejected since it changed."""

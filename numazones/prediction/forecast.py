@@ -338,8 +338,8 @@ def _exclusion(
 
 def _unknown(kind: PodKind, unknown: Unknown, verdict: Callable[[Placement], NodeVerdict]) -> NodeVerdict:
     """The verdict of a node of unknown state: what was known of it, and what it refused, is no verdict."""
-    believed = unknown.believed
-    rejects = believed is not None and verdict(believed).answer is NodeAnswer.REJECTS
+    last_known = unknown.last_known
+    rejects = last_known is not None and verdict(last_known).answer is NodeAnswer.REJECTS
     return NodeVerdict(
         NodeAnswer.UNKNOWN,
         UNKNOWN_SOURCE,
@@ -506,7 +506,7 @@ class Forecast:
         """Ask the placement of a node, whatever the scheduler says."""
         placement = deciding(self.kind.constraints, node)
         if isinstance(placement, Unknown):
-            unknown = _unknown(self.kind, placement, lambda believed: self._verdict_of(node, believed))
+            unknown = _unknown(self.kind, placement, lambda known: self._verdict_of(node, known))
             return with_devices(self.kind, node, unknown)
         verdict = _foreign(self._info, node) or self._verdict_of(node, placement)
         uncertain = () if placement.kubelet is None else placement.kubelet.kubelet.doubts

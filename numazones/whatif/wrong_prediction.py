@@ -50,7 +50,7 @@ class WrongPrediction:
 
     pod: PodInfo
     node: NodeInfo
-    """As it was believed to be when the pod was bound."""
+    """As it was expected to be when the pod was bound."""
     predicted: Answer
     actual: Answer
     """What the kubelet did."""

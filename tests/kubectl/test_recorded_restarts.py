@@ -35,7 +35,7 @@ class Said:
     refusals: list[str] = field(default_factory=list)
     rejected: dict[str, str] = field(default_factory=dict)
     moved: dict[str, list[str]] = field(default_factory=dict)
-    in_doubt: set[str] = field(default_factory=set)
+    uncertain: set[str] = field(default_factory=set)
 
 
 def read(findings: Iterable[dict[str, Any]]) -> Said:
@@ -47,7 +47,7 @@ def read(findings: Iterable[dict[str, Any]]) -> Said:
         elif rejection := message.partition("its kubelet would reject it and stop its containers: ")[2]:
             said.rejected[pod] = rejection
         elif message.startswith("its kubelet may "):
-            said.in_doubt.add(pod)
+            said.uncertain.add(pod)
         elif cpus := re.fullmatch(r"it would be moved from CPUs (\S+) to (\S+) while it runs", message):
             said.moved[pod] = list(cpus.groups())
         elif cpus := re.fullmatch(
@@ -79,7 +79,7 @@ def test_what_is_foreseen_is_what_the_kubelet_did(
         assert told in message  # the kubelet puts in front which of its managers says it
 
     def certain(by_pod: dict[str, Any]) -> dict[str, Any]:
-        return {pod: it for pod, it in by_pod.items() if pod not in said.in_doubt}
+        return {pod: it for pod, it in by_pod.items() if pod not in said.uncertain}
 
     assert said.rejected == certain(happened["rejected"])
     assert said.moved == certain(happened["moved"])

@@ -194,8 +194,8 @@ def _findings(node: str, said: Restart, *, reboot: bool) -> Iterator[Finding]:
             f"its kubelet would reject it and stop its containers: {one.reason}: {one.message}",
             cure,
         )
-    for one in said.in_doubt:
-        yield warning(f"{one.name} on {node}", _in_doubt(one, reboot=reboot), cure)
+    for one in said.uncertain:
+        yield warning(f"{one.name} on {node}", _uncertain(one, reboot=reboot), cure)
     for one in said.moved:
         yield warning(f"{one.name} on {node}", _moved(one), "drain the node first")
 
@@ -207,7 +207,7 @@ _CHANCE = {
 }
 
 
-def _in_doubt(one: Readmission, *, reboot: bool) -> str:
+def _uncertain(one: Readmission, *, reboot: bool) -> str:
     chance = _CHANCE[one.chance] if one.chance is not None else ""
     if reboot and one.chance is Uncertainty.PLUGINS:
         return (

@@ -402,8 +402,8 @@ class NodeRecord:
         )
 
     def gone(self, now: float) -> frozenset[str]:
-        """UIDs, as the kubelet knows them, of pods being deleted that are believed to have ended."""
-        return self.since.believed_gone(self.state, now) if len(self.since) else frozenset()
+        """UIDs, as the kubelet knows them, of pods being deleted that are presumed to have ended."""
+        return self.since.presumed_gone(self.state, now) if len(self.since) else frozenset()
 
     def current(self, now: float, *, settle: float, beyond: ModelInputs) -> ClusterNode | None:
         """Return the node as predictions take it; None while there is no Node object."""
@@ -445,7 +445,7 @@ class NodeRecord:
         placements = [KubeletPlacement(state, approximate) for state in states]
         known = current.placement
         if isinstance(known, Unknown):
-            return tuple(current.with_placement(replace(known, believed=one)) for one in placements) or None
+            return tuple(current.with_placement(replace(known, last_known=one)) for one in placements) or None
         return tuple(map(current.with_placement, placements)) or None
 
     def _as_known(
@@ -493,10 +493,10 @@ class NodeRecord:
 
     def _unknown(self, why_unknown: Unknown, gone: frozenset[str] | None, now: float) -> Unknown:
         """The reason, with what the kubelet would say if the last zones were right."""
-        believed = None if self.state is None else self._placement(self.state, gone, approximate=False)
+        last_known = None if self.state is None else self._placement(self.state, gone, approximate=False)
         return replace(
             why_unknown,
-            believed=None if isinstance(believed, Unknown) else believed,
+            last_known=None if isinstance(last_known, Unknown) else last_known,
             refused=frozenset(self.refused),
             unseen=self.state is None and self._exporter_is_expected(now),
         )

@@ -12,8 +12,8 @@ NUMA node, and so may those that came next to it (``guesses``), until newer zone
 
 A pod that is being deleted holds what it has until its containers have stopped. The kubelet (1.36) then frees
 it at once, but the pod's phase reaches the API server seconds later, and the zones some moments after. Who
-asks what a kubelet will say now believes in the end of such a pod (``believed_gone``). Most containers stop
-on the signal, so the belief needs no evidence at first; later it holds only for pods that the zones
+asks what a kubelet will say now presumes that such a pod has ended (``presumed_gone``). Most containers stop
+on the signal, so presuming so needs no evidence at first; later it holds only for pods that the zones
 do not show. Zones that show a later pod beside it refute it.
 
 Once such a pod has ended it is not known, until zones come, whether the pods that were bound meanwhile found
@@ -37,7 +37,7 @@ _STRAGGLING = 60.0
 _REMEMBERED = 900.0
 """Seconds for which an ended pod is remembered because others were bound while it was there."""
 _PROMPT = 5.0
-"""Seconds for which a pod that the zones show is believed to have ended once its deletion was asked for."""
+"""Seconds for which a pod that the zones show is presumed to have ended once its deletion was asked for."""
 _LATE = 5.0
 """Seconds by which the status of a pod that ended by itself may be late."""
 _NEVER = (0, "", "")
@@ -211,8 +211,8 @@ class SinceSnapshot:
         bound = [event for event in self._events if event.admission is not None]
         return any(_may_precede(one, other) for one in self._events if one.ends for other in bound)
 
-    def believed_gone(self, state: Node | None, now: float) -> frozenset[str]:
-        """UIDs, as the kubelet knows them, of pods believed to have ended; ``state`` is that of the zones."""
+    def presumed_gone(self, state: Node | None, now: float) -> frozenset[str]:
+        """UIDs, as the kubelet knows them, of pods presumed to have ended; ``state`` is that of the zones."""
         return frozenset(
             event.uid
             for event in self._events

@@ -45,7 +45,7 @@ def cause(
 ) -> Accuracy:
     """Return why a prediction was wrong.
 
-    ``found``: the node as it was believed to be; ``otherwise``: with the pods that were believed to have
+    ``found``: the node as it was expected to be; ``otherwise``: with the pods that were presumed to have
     gone, or to be rejected; ``fates``: outcomes of the pods on it.
     """
     for info in _possibilities(found, otherwise, fates):
@@ -59,19 +59,19 @@ def cause(
 
 
 def cause_elsewhere(
-    pod: Pod, done: str, *, believed: Placement, uncreated: Iterable[Pod] = (), fates: PodOutcomes
+    pod: Pod, done: str, *, expected: Placement, uncreated: Iterable[Pod] = (), fates: PodOutcomes
 ) -> Accuracy:
     """Return why a prediction for a node of another model than the kubelet's was wrong.
 
     Args:
         pod: the pod that was bound.
         done: what became of it, as ``Decision.outcome`` has it.
-        believed: what the model was believed to decide from.
+        expected: what the model was expected to decide from.
         uncreated: pods with containers that had not been created, as far as the API server told. The kubelet
             tries them again and again; of one that it creates and that ends soon nobody ever hears.
         fates: what became of the pods there.
     """
-    possible = islice(_possible_placements(believed, tuple(uncreated), fates.gone), _MAX_PLACEMENTS)
+    possible = islice(_possible_placements(expected, tuple(uncreated), fates.gone), _MAX_PLACEMENTS)
     for placement in chain(fates.placements, possible):
         try:
             if placement.remove(pod.uid).admit(pod).outcome == done:
@@ -82,11 +82,11 @@ def cause_elsewhere(
 
 
 def _possible_placements(
-    believed: Placement, uncreated: tuple[Pod, ...], gone: Iterable[str]
+    expected: Placement, uncreated: tuple[Pod, ...], gone: Iterable[str]
 ) -> Iterator[Placement]:
     """Yield what another model may have decided from: some pods went sooner, some were created after all."""
     for went in _choices(sorted(gone)):
-        fewer = believed
+        fewer = expected
         for uid in went:
             fewer = fewer.remove(uid)
         for created in _choices([other.uid for other in uncreated if other.uid not in went]):

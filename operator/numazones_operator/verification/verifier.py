@@ -54,13 +54,13 @@ class Expectation:
     found: NodeInfo | None = field(default=None, repr=False)
     """The node that the kubelet decided on; None where nothing was predicted, or another model decided."""
     otherwise: NodeInfo | None = field(default=None, repr=False)
-    """The same with the pods that were believed to have gone, or to be rejected."""
+    """The same with the pods that were presumed to have gone, or to be rejected."""
     model: str | None = None
     """Who places pods on the node; None where nothing could be predicted."""
     placement: Placement | None = field(default=None, repr=False)
     """What it was decided from; None where nothing was predicted."""
     other_uids: tuple[str, ...] = field(default=(), repr=False)
-    """UIDs, as the kubelet knows them, of the other pods that the node was believed to have."""
+    """UIDs, as the kubelet knows them, of the other pods that the node was expected to have."""
     uncreated: tuple[Pod, ...] = field(default=(), repr=False)
     """Those of them with containers that had not been created, as far as their statuses told."""
     decision: Decision | None = field(default=None, repr=False)
@@ -227,7 +227,7 @@ class Verifier:
             why = causes.cause_elsewhere(
                 pod.info.pod,
                 verification.done,
-                believed=expectation.placement,
+                expected=expectation.placement,
                 uncreated=expectation.uncreated,
                 fates=self.fates(pod.node, expectation.other_uids),
             )

@@ -202,7 +202,7 @@ def test_readmitted_init_container_takes_cpus_from_later_pods() -> None:
     assert [one.name for one in restart(node, pods, smaller).rejected] == ["team/later"]
 
 
-def test_late_plugin_puts_pods_with_init_container_devices_in_doubt() -> None:
+def test_late_plugin_makes_pods_with_init_container_devices_uncertain() -> None:
     devices = building.gpus((0,), (1,))
     initial = building.container("init", 1, vendor_gpu="1")
     node, pods = at(
@@ -212,7 +212,7 @@ def test_late_plugin_puts_pods_with_init_container_devices_in_doubt() -> None:
     )
     said = restart(node, pods)
     assert said.rejected == ()
-    assert [(one.name, one.chance, one.reason, one.message) for one in said.in_doubt] == [
+    assert [(one.name, one.chance, one.reason, one.message) for one in said.uncertain] == [
         (
             "team/one",
             Uncertainty.PLUGINS,
@@ -231,7 +231,7 @@ def test_devices_count_only_if_their_plugins_return_in_time() -> None:
     assert cpuset.format(node.state.cpus.assignments["one"]["main"]) == "1,9"
     said = restart(node, pods, other(node, topology_manager_policy="single-numa-node"))
     assert said.rejected == ()
-    assert [(one.reason, one.chance) for one in said.in_doubt] == [
+    assert [(one.reason, one.chance) for one in said.uncertain] == [
         ("TopologyAffinityError", Uncertainty.PLUGINS)
     ]
 
@@ -260,7 +260,7 @@ def test_outcome_that_depends_on_equal_creation_times_says_that() -> None:
     tied = [pods[0], *(replace(each, created="2026-01-01T00:01:00Z") for each in pods[1:])]
     said = restart(tight, tied)
     assert said.rejected == ()
-    assert {(one.name, one.reason) for one in said.in_doubt} == {
+    assert {(one.name, one.reason) for one in said.uncertain} == {
         ("team/one", "OutOfcpu"),
         ("team/two", "OutOfcpu"),
         ("team/three", "OutOfcpu"),

@@ -68,7 +68,7 @@ def test_pod_that_ran_before_its_status_explains_a_rejection(setting: OfflinePip
     assert accuracy(setting) == {"race": 2}
 
 
-def test_pod_believed_gone_explains_a_rejection(setting: OfflinePipeline) -> None:
+def test_pod_presumed_gone_explains_a_rejection(setting: OfflinePipeline) -> None:
     put(setting, pod("a", **RUNNING), pod("b", **RUNNING))
     put(setting, replace(pod("a", **RUNNING), deleting=True), pod("c"), pod("c", **REJECTED))
     assert accuracy(setting) == {"race": 1}

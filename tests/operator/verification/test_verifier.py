@@ -253,19 +253,19 @@ def test_events_before_a_pod_that_the_snapshot_shows_are_settled() -> None:
     assert events.since.replay(newer) == newer
 
 
-def test_terminating_pod_holds_its_resources_until_its_end_is_believed() -> None:
+def test_terminating_pod_holds_its_resources_until_its_end_is_presumed() -> None:
     state = taken(STRICT, "first")
     events = Events()
     events.leave("first")
     events.bind("second", 20)
     assert events.since.replay(state).holds("uid-first")
-    gone = events.since.believed_gone(state, now=1.0)
+    gone = events.since.presumed_gone(state, now=1.0)
     assert gone == {"uid-first"}
     found = events.since.replay(state, gone=gone)
     assert (found.holds("uid-first"), found.holds("uid-second")) == (False, True)
     # What a later pod got stays its own, whatever becomes of the belief.
     events.end("first")
-    assert events.since.believed_gone(state, now=1.0) == frozenset()
+    assert events.since.presumed_gone(state, now=1.0) == frozenset()
     assert events.since.replay(state).holds("uid-second")
 
 
@@ -274,16 +274,16 @@ def test_belief_in_a_pods_end_yields_to_zones() -> None:
     events = Events()
     events.leave("first", now=10.0)
     events.since.settle(state, now=11.0)  # these zones may have been read before
-    assert events.since.believed_gone(state, now=15.0) == {"uid-first"}
-    assert events.since.believed_gone(state, now=15.1) == frozenset()
-    assert events.since.believed_gone(STRICT, now=99.0) == {"uid-first"}  # its status is late
+    assert events.since.presumed_gone(state, now=15.0) == {"uid-first"}
+    assert events.since.presumed_gone(state, now=15.1) == frozenset()
+    assert events.since.presumed_gone(STRICT, now=99.0) == {"uid-first"}  # its status is late
 
     events.bind("second", 20)
     both = taken(state, "second")
     assert both.holds("uid-second")
     events.since.settle(both, now=12.0)
-    assert events.since.believed_gone(both, now=12.0) == frozenset()
-    assert events.since.believed_gone(taken(STRICT, "second"), now=12.0) == {"uid-first"}
+    assert events.since.presumed_gone(both, now=12.0) == frozenset()
+    assert events.since.presumed_gone(taken(STRICT, "second"), now=12.0) == {"uid-first"}
 
 
 def test_pods_bound_while_another_left_keep_both_outcomes() -> None:

@@ -263,10 +263,10 @@ def _beside_unknown(
 ) -> NodeVerdict:
     """Return the same for a node of unknown state, by what was known of it last."""
     unknown = node.placement
-    if alone.would_reject or not isinstance(unknown, Unknown) or unknown.believed is None:
+    if alone.would_reject or not isinstance(unknown, Unknown) or unknown.last_known is None:
         return alone
-    believed = node.with_placement(unknown.believed)
-    beside = _beside(kind, believed, ask(kind, believed), held)
+    last_known = node.with_placement(unknown.last_known)
+    beside = _beside(kind, last_known, ask(kind, last_known), held)
     return replace(alone, would_reject=beside.answer is NodeAnswer.REJECTS)
 
 
