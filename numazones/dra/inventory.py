@@ -8,7 +8,7 @@ from itertools import chain
 from numazones.dra.amounts import NodeDevices, node_devices
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.devices import Pool, Slice, pools_of
-from numazones.object_faults import About, ObjectFault
+from numazones.errors import About, ObjectFault
 
 _PoolKey = tuple[str, str]
 

@@ -7,8 +7,8 @@ returns them for answers about a whole cluster.
 from collections.abc import Iterable, Mapping
 
 from numazones.cluster.cluster import ClusterNode
+from numazones.errors import About
 from numazones.kubelet.config import KubeletConfiguration
-from numazones.object_faults import About
 from numazones.wording import shorten, some_of
 
 _MOST_NAMED = 3

@@ -21,7 +21,7 @@ from numazones.cluster import scheduling
 from numazones.cluster.cluster import UNDECIDED, Cluster, ClusterNode, ClusterPod, why_undecided
 from numazones.cluster.other_requests import recounted, whole_cores, with_request
 from numazones.cluster.pod_kind import PodKind, newcomer, relevant
-from numazones.errors import NumazonesError, expect
+from numazones.errors import About, NodeName, NumazonesError, expect
 from numazones.kubelet.constraints import Constraints
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import operating_system
@@ -29,7 +29,6 @@ from numazones.kubelet.node_info import PodInfo
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import SMT_ALIGNMENT
 from numazones.kubelet.shortfall import name_numas
-from numazones.object_faults import About, NodeName
 from numazones.placement import Decision, Placement, Unknown
 from numazones.placement.kubelet import KUBELET, KubeletPlacement
 from numazones.prediction import doubts, headline

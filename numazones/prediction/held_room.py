@@ -16,7 +16,7 @@ from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.pod_kind import PodKind, relevant
 from numazones.cluster.waiting import RELEASED
-from numazones.object_faults import About
+from numazones.errors import About
 from numazones.wording import some_of
 
 if TYPE_CHECKING:

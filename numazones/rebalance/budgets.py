@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from numazones.apimachinery.label_selector import InvalidSelector, LabelSelector
 from numazones.cluster.cluster import ClusterPod
-from numazones.object_faults import About
+from numazones.errors import About
 from numazones.wording import pluralize
 
 ALWAYS_ALLOW = "AlwaysAllow"

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import OTHER_MODEL, Cluster, ClusterPod
-from numazones.object_faults import ObjectFault
+from numazones.errors import ObjectFault
 from numazones.rebalance import filter as rules
 from numazones.rebalance.filter import EvictionContext, Objection
 from numazones.rebalance.goals import is_known

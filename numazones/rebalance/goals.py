@@ -16,13 +16,12 @@ from numazones.alignment.pod_alignment import PodAlignment
 from numazones.apimachinery.resources import CPU, is_memory
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import MIRROR, Cluster, ClusterNode, ClusterPod
-from numazones.errors import NumazonesError
+from numazones.errors import About, NumazonesError, Passing
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.demand import QOSClass
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
-from numazones.object_faults import About, Passing
 from numazones.placement import fragmentation
 from numazones.placement.fragmentation import Shape
 from numazones.prediction.device_answer import device_answer

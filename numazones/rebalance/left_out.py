@@ -11,10 +11,10 @@ from functools import cache
 from typing import TypeVar
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.errors import About, ObjectFault, Subject, title
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
-from numazones.object_faults import About, ObjectFault, Subject, title
 from numazones.placement.fragmentation import Shape
 from numazones.prediction.room import pod_of_shape
 from numazones.rebalance.goals import pending_goals

@@ -19,9 +19,8 @@ from numazones.cluster.cluster import OTHER_MODEL, ClusterNode, ClusterPod
 from numazones.cluster.pod_kind import PodKind
 from numazones.dra.devices import Key
 from numazones.dra.uses import PodClaim
-from numazones.errors import NumazonesError
+from numazones.errors import About, NumazonesError
 from numazones.kubelet.admission import admit, remove
-from numazones.object_faults import About
 from numazones.placement import Decision, fragmentation
 from numazones.placement.kubelet import decision_of
 from numazones.prediction.forecast import NodeAnswer, verdict_of

@@ -14,7 +14,7 @@ from numazones.alignment.pod_alignment import PodAlignment
 from numazones.apimachinery import timestamp
 from numazones.apimachinery.quantity import format_milli
 from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
-from numazones.object_faults import About
+from numazones.errors import About
 from numazones.rebalance.beneficiaries import highest_victim, outranks
 from numazones.rebalance.candidates import EvictionCandidate, Situation, candidates
 from numazones.rebalance.goals import Align, Goal, Vacate, waiting_pods, without_pods

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from numazones.apimachinery import timestamp
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.object_faults import About
+from numazones.errors import About
 from numazones.prediction.forecast import NodeAnswer, PodKind, ask
 from numazones.rebalance.budgets import Budget
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
-from numazones.errors import NumazonesError
-from numazones.object_faults import About, Passing
+from numazones.errors import About, NumazonesError, Passing
 from numazones.rebalance.beneficiaries import highest_victim, outranks
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.goals import Align, Counts, Goal, ungated_pods, waiting_pods

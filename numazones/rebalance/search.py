@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
-from numazones.object_faults import About, Passing
+from numazones.errors import About, Passing
 from numazones.rebalance.candidates import EvictionCandidate
 from numazones.rebalance.goals import Counts, Goal
 from numazones.rebalance.history import Relocation

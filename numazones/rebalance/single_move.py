@@ -12,7 +12,7 @@ from operator import itemgetter
 
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.object_faults import About
+from numazones.errors import About
 from numazones.placement import fragmentation
 from numazones.prediction.forecast import PodKind
 from numazones.rebalance.goals import is_known

@@ -15,9 +15,8 @@ from numazones.api.meta import API_VERSION
 from numazones.api.numazone import NUMAZONE
 from numazones.api.rebalance import PodReference
 from numazones.cluster.cluster import ClusterPod
-from numazones.errors import NumazonesError
+from numazones.errors import NumazonesError, ObjectFault, Subject
 from numazones.kubelet.pod import Pod
-from numazones.object_faults import ObjectFault, Subject
 from numazones_client import APIError
 
 ObjectReference = Mapping[str, str]

@@ -122,12 +122,16 @@ def functions() -> dict[CodeType, FunctionType]:
         for code, function in found.items()
         if code.co_filename != "<string>"
         and f"{function.__module__}.".startswith(PACKAGES)
-        and function.__module__ not in _TAKING
+        and not f"{function.__module__}.{function.__qualname__}".startswith(_TAKING)
     }
 
 
-_TAKING = ("numazones_operator.faults", "numazones.object_faults", "numazones.rebalance.left_out")
-"""Modules that take what others raise."""
+_TAKING = (
+    *("numazones_operator.faults.", "numazones.rebalance.left_out."),
+    *("numazones.errors.About.", "numazones.errors.ObjectFault."),
+    *("numazones.errors.title", "numazones.errors.full_name"),
+)
+"""Beginnings of the full names of functions that take what others raise."""
 
 
 def called_about(mark: str, run: Callable[[], Any]) -> list[FunctionType]:

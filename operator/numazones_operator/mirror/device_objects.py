@@ -10,7 +10,7 @@ from numazones.dra.device_tables import DeviceTables
 from numazones.dra.devices import Slice
 from numazones.dra.extended_resources import classes_by_resource
 from numazones.dra.inventory import Inventory
-from numazones.object_faults import ObjectFault
+from numazones.errors import ObjectFault
 from numazones_client.table import Change, Table
 
 

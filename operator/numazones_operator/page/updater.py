@@ -19,7 +19,7 @@ from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.rejected_pods import is_rejected
 from numazones.cluster.usage import Usage
 from numazones.cluster.waiting import PodContext, Wait, lost_nodes, scheduler_says, waits
-from numazones.object_faults import ObjectFault
+from numazones.errors import ObjectFault
 from numazones.prediction import doubts
 from numazones.prediction.forecast import ADMISSIBLE, Prediction, unreadable
 from numazones.prediction.held_room import Hold, by_node, in_the_way, zones_held

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.object_faults import About, NodeName, ObjectFault
+from numazones.errors import About, NodeName, ObjectFault
 from numazones.prediction import forecast as prediction
 from numazones.prediction.forecast import Forecast, NodeAnswer, PodKind, Prediction
 from numazones.prediction.node_choice import Ranking

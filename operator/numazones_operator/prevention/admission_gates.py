@@ -30,7 +30,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.object_faults import ObjectFault
+from numazones.errors import ObjectFault
 from numazones.prediction.arrivals import Arrivals
 from numazones.prediction.device_answer import alignment_rank
 from numazones.prediction.forecast import (

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.object_faults import About
+from numazones.errors import About
 from numazones.prediction.arrivals import Arrivals
 
 

@@ -17,7 +17,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import KW_ONLY, dataclass, field
 
 from numazones.cluster.cluster import ClusterPod
-from numazones.object_faults import ObjectFault
+from numazones.errors import ObjectFault
 from numazones.prediction.held_room import MAX_NODES, ArrivalPath, Hold, by_node, release_ends
 from numazones_operator.faults import of_pod
 from numazones_operator.mirror.cluster_state import ClusterState

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from numazones.cluster.cluster import ClusterPod
-from numazones.object_faults import About
+from numazones.errors import About
 from numazones.prediction.forecast import INADMISSIBLE, PodKind, relevant
 from numazones.rebalance.budgets import Budget
 from numazones.rebalance.preemption import Victims, best, useful_victims

@@ -23,8 +23,7 @@ from numazones.api.rebalance import (
 from numazones.apimachinery import duration, timestamp
 from numazones.apimachinery.quantity import format_milli
 from numazones.cluster.cluster import ClusterPod
-from numazones.errors import NumazonesError
-from numazones.object_faults import About
+from numazones.errors import About, NumazonesError
 from numazones.prediction import doubts
 from numazones.rebalance.custom_resources import goals_of, title
 from numazones.rebalance.goals import Goal

@@ -10,7 +10,7 @@ from numazones.dra.amounts import node_devices
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.devices import Slice
 from numazones.dra.inventory import Inventory
-from numazones.object_faults import ObjectFault
+from numazones.errors import ObjectFault
 from tests.numazones.dra.building import GPU, claim, device, resource_slice, result
 
 NODES = ("worker-1", "worker-2")

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from numazones.cluster.cluster import ClusterPod
+from numazones.errors import About, NodeName, ObjectFault, Passing
 from numazones.kubelet import admission
 from numazones.kubelet.admission import Admission
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
-from numazones.object_faults import About, NodeName, ObjectFault, Passing
 from numazones.placement.fragmentation import Shape
 from numazones.rebalance import moves
 from numazones.rebalance.goals import FitMore, Wanted

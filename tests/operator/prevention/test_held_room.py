@@ -10,7 +10,7 @@ import pytest
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.waiting import RELEASED
-from numazones.object_faults import NodeName, ObjectFault
+from numazones.errors import NodeName, ObjectFault
 from numazones.prediction.forecast import NodeAnswer, PodKind, ask
 from numazones.prediction.held_room import MAX_NODES, RELEASE_SECONDS, ArrivalPath, Hold, with_held
 from numazones_operator.prevention.held_room import NOMINATION_SECONDS, HeldRoom

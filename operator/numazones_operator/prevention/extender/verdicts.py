@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.dra.extended_resources import IMPLICIT
-from numazones.object_faults import ObjectFault
+from numazones.errors import ObjectFault
 from numazones.placement import Unknown
 from numazones.prediction.device_answer import DeviceAnswer
 from numazones.prediction.forecast import (
