@@ -146,11 +146,11 @@ def _explain(name: str, seen: ClusterView, source: Source, node_name: str | None
         # Imported late: text does without all that planning needs.
         from kubectl_numazones.stuck.why_document import why_document  # noqa: PLC0415
 
-        output.write(why_document(StuckPods(pods, pod, prediction), seen, background))
+        output.write(why_document(StuckPods(pods, pod, prediction), outlooks, background))
     elif output.form == "name":
         screen.echo(f"pod/{pod.name}")
     else:
-        for line in explanation_lines(pods, pod, prediction, seen, background):
+        for line in explanation_lines(pods, pod, prediction, outlooks, background):
             screen.say(line)
         if not is_running(pod):
             screen.echo()
@@ -215,7 +215,7 @@ def _show(
         # Imported late: text does without all that planning needs.
         from kubectl_numazones.stuck.why_document import WhyListDocument, why_document  # noqa: PLC0415
 
-        documents = [why_document(item, seen, background) for item, background in items]
+        documents = [why_document(item, outlooks, background) for item, background in items]
         output.write(WhyListDocument(documents, counts))
     elif output.form == "name":
         for item, _ in items:

@@ -16,6 +16,7 @@ from kubectl_numazones.printing.drawing import Drawing
 from kubectl_numazones.printing.zone_figures import ZoneFigures, share
 from kubectl_numazones.reading.kinds import NeededKind
 from kubectl_numazones.stuck import stuck_pod as stuck
+from kubectl_numazones.stuck.outlooks import Outlooks
 from kubectl_numazones.stuck.stuck_pods import StuckPods
 from numazones.alignment.pod_alignment import PodAlignment, by_name
 from numazones.api.rebalance import ENDED, PlanPhase
@@ -270,9 +271,10 @@ _GROUPED: tuple[Column[StuckPods], ...] = (
 
 
 def _stuck_details(item: StuckPods, board: Board) -> RenderableType:
-    said = map(_sentence, stuck.explanation_lines(item.pods, item.example, item.prediction, board.seen))
-    nodes, pod = board.seen.situation.cluster.nodes, item.example
-    groups = answers.node_groups(pod, nodes, item.prediction, answers.forecast_of(pod, nodes))
+    outlooks, pod = Outlooks(board.seen), item.example
+    said = map(_sentence, stuck.explanation_lines(item.pods, pod, item.prediction, outlooks))
+    nodes = board.seen.situation.cluster.nodes
+    groups = answers.node_groups(pod, nodes, item.prediction, outlooks.forecast(pod))
     return Group(*said, Text(), screen.details_table(answers.NODE_GROUPS, groups))
 
 

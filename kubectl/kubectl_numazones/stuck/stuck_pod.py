@@ -110,11 +110,12 @@ def explanation_lines(
     pods: list[ClusterPod],
     pod: ClusterPod,
     prediction: Prediction,
-    seen: ClusterView,
+    outlooks: Outlooks,
     background: Background | None = None,
 ) -> Iterator[str]:
     """Yield everything that is to be said before node by node: ``pod`` is the most telling of ``pods``."""
-    background = background or Background.of(pod, prediction, Outlooks(seen))
+    seen = outlooks.seen
+    background = background or Background.of(pod, prediction, outlooks)
     first, *more = _headline(pod, prediction, background, seen)
     yield f"{pod.full_name}: {first}"
     yield from more
@@ -130,7 +131,7 @@ def explanation_lines(
     found = misalignment(pod, seen)
     yield from () if found is None else found.why
     helpful = [
-        *(item.line for item in helpful_changes(pod, prediction, seen)),
+        *(item.line for item in helpful_changes(pod, prediction, outlooks)),
         *(() if found is None else found.help),
     ]
     made = [] if is_running(pod) or prediction.verdict == ADMISSIBLE else seen.recommendations(pods)
@@ -166,12 +167,11 @@ def exit_code(pod: ClusterPod, verdict: str, background: Background) -> int:
     return answers.EXIT_CODES[ADMISSIBLE if is_running(pod) else verdict]
 
 
-def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: ClusterView) -> list[Advice]:
+def helpful_changes(pod: ClusterPod, prediction: Prediction, outlooks: Outlooks) -> list[Advice]:
     """Return what would let a pod in, or bring its devices to its CPUs; nothing for one that runs."""
     if is_running(pod):
         return []
-    forecast = answers.forecast_of(pod, seen.situation.cluster.nodes)
-    return answers.advice_for(pod, seen.situation, prediction, forecast)
+    return answers.advice_for(pod, outlooks.seen.situation, prediction, outlooks.forecast(pod))
 
 
 def misalignment(pod: ClusterPod, seen: ClusterView) -> "Misalignment | None":

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Self
 
 from kubectl_numazones.printing.answers import FittingPlace, best_place
-from kubectl_numazones.reading.cluster import ClusterView
+from kubectl_numazones.stuck.outlooks import Outlooks
 from kubectl_numazones.stuck.stuck_pod import Background, helpful_changes, is_running, misalignment
 from kubectl_numazones.stuck.stuck_pods import StuckPods
 from numazones.advice.changes import Advice
@@ -88,9 +88,9 @@ class WhyListDocument:
     counts: Annotated[PodCounts | None, "Number of stuck pods among them; null if pods were named."]
 
 
-def why_document(item: StuckPods, seen: ClusterView, background: Background) -> WhyDocument:
+def why_document(item: StuckPods, outlooks: Outlooks, background: Background) -> WhyDocument:
     """Return the document; of several pods of one owner it is about the most telling one."""
-    pod, prediction = item.example, item.prediction
+    pod, prediction, seen = item.example, item.prediction, outlooks.seen
     return WhyDocument(
         pod=PodName.of(pod),
         others=[PodName.of(other) for other in item.pods if other is not pod],
@@ -106,7 +106,7 @@ def why_document(item: StuckPods, seen: ClusterView, background: Background) -> 
         place=None if is_running(pod) else best_place(pod, seen.situation.cluster.nodes, prediction),
         nodes=prediction.nodes,
         reasons=prediction.reasons,
-        advice=helpful_changes(pod, prediction, seen),
+        advice=helpful_changes(pod, prediction, outlooks),
         recommendations=seen.recommendations(item.pods),
         not_aligned=misalignment(pod, seen),
     )
