@@ -66,6 +66,8 @@ def visible(text: str, *, lines: bool = True) -> str:
     >>> visible("a\\x1b[2Jb") == "a" + chr(92) + "x1b[2Jb"
     True
     """
+    if text.isascii() and text.isprintable():  # nearly all, ten times as fast
+        return text
     kept = "\n\t" if lines else ""
     return _INVISIBLE.sub(lambda match: match[0] if match[0] in kept else _code(match[0]), text)
 

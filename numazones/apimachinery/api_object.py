@@ -14,9 +14,12 @@ MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError
 """What reading a field raises whose form nobody has checked."""
 CURE = "; pass it as the API server serves it"
 _PARTS = ("metadata", "spec", "status")
-_TEXTS = {"metadata": ("namespace", "uid"), "spec": ("nodeName",), "status": ("phase",)}
-_MAPPINGS = {"metadata": ("labels", "annotations"), "spec": (), "status": ("allocatable",)}
-_LISTS = {"metadata": ("ownerReferences",), "spec": ("taints", "volumes"), "status": ("conditions",)}
+_FIELDS: Mapping[str, Mapping[str, type[object]]] = {
+    "metadata": {"namespace": str, "uid": str, "labels": dict, "annotations": dict, "ownerReferences": list},
+    "spec": {"nodeName": str, "taints": list, "volumes": list},
+    "status": {"phase": str, "allocatable": dict, "conditions": list},
+}
+"""Fields that nodes and pods are read from first, and their types; items of lists are mappings."""
 _NOTHING: Mapping[str, Any] = {}
 
 Part = Mapping[str, Any]
@@ -38,24 +41,23 @@ def parts_of(body: Mapping[str, Any], kind: str) -> tuple[Part, Part, Part]:
         raise InvalidObject(
             f"a {kind} is a mapping with metadata, spec and status, not {type(body).__name__}{CURE}"
         )
-    found = tuple(_mapping(body, name, body, kind) for name in _PARTS)
-    name = found[0].get("name")
+    metadata, spec, status = (_mapping(body, name, body, kind) for name in _PARTS)
+    name = metadata.get("name")
     if not isinstance(name, str) or not name:
         missing = name is None or name == ""
         problem = "it has no metadata.name" if missing else _wrong("metadata.name", "a string", name)
         raise invalid(body, kind, problem)
-    for part, content in zip(_PARTS, found, strict=True):
-        for field in _TEXTS[part]:
+    for part, content in (("metadata", metadata), ("spec", spec), ("status", status)):
+        for field, form in _FIELDS[part].items():
             value = content.get(field)
-            if value is not None and not isinstance(value, str):
+            if value is None or (type(value) is form and form is not list):  # nearly all, told at once
+                continue
+            if form is str and not isinstance(value, str):
                 raise invalid(body, kind, _wrong(f"{part}.{field}", "a string", value))
-        for field in _MAPPINGS[part]:
-            _mapping(content, field, body, kind, within=f"{part}.")
-        for field in _LISTS[part]:
-            value = content.get(field)
-            if value and not (isinstance(value, (list, tuple)) and _are_mappings(value)):
+            if form is dict:
+                _mapping(content, field, body, kind, within=f"{part}.")
+            if form is list and value and not _are_mappings(value):
                 raise invalid(body, kind, f"{part}.{field} is not a list of mappings")
-    metadata, spec, status = found
     return metadata, spec, status
 
 
@@ -79,7 +81,9 @@ def _mapping(parent: Part, field: str, body: Part, kind: str, *, within: str = "
 
 
 def _are_mappings(items: Any) -> bool:
-    return all(isinstance(item, (dict, Mapping)) for item in items)
+    if not isinstance(items, (list, tuple)):
+        return False
+    return set(map(type, items)) == {dict} or all(isinstance(item, Mapping) for item in items)
 
 
 def _wrong(field: str, wanted: str, value: object) -> str:

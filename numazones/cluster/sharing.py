@@ -41,11 +41,12 @@ class _Recent:
                 self.put(key, value)
         return value
 
-    def put(self, key: Any, value: Any) -> None:
-        """Keep a value under a key that has none."""
+    def put(self, key: Any, value: Part) -> Part:
+        """Keep a value under a key that has none, and return it."""
         if len(self._newer) >= HALF:
             self._older, self._newer = self._newer, {}
         self._newer[key] = value
+        return value
 
 
 class Sharing:
@@ -62,13 +63,16 @@ class Sharing:
 
     def value(self, value: T) -> T:
         """Return the value that is kept for all equal ones."""
-        return self.remember(value, lambda: value)
+        kept = self._values.get(value)
+        return self._values.put(value, value) if kept is _MISSING else kept
 
     def part(self, part: Part) -> Part:
         """Return the part of a pod (a value or a flat mapping) that is kept for all equal ones."""
         if not isinstance(part, dict):
             return self.value(part)
-        return _remember(self._mappings, tuple(part.items()), lambda: part)
+        key = tuple(part.items())
+        kept = self._mappings.get(key)
+        return self._mappings.put(key, part) if kept is _MISSING else kept
 
     def pod(self, body: Mapping[str, Any]) -> ClusterPod:
         """Read a pod; its parts are shared with other pods."""
@@ -84,7 +88,9 @@ class Sharing:
         return Template(template.constraints, template.requests, admission)
 
     def _pairs_of(self, labels: Mapping[str, str]) -> Pairs:
-        return _remember(self._pairs, tuple(labels.items()), lambda: sorted_pairs(labels))
+        key = tuple(labels.items())
+        kept = self._pairs.get(key)
+        return self._pairs.put(key, sorted_pairs(labels)) if kept is _MISSING else kept
 
     def _template(self, body: Mapping[str, Any]) -> Template:
         template = Template.of(body)
@@ -92,12 +98,5 @@ class Sharing:
 
     def remember(self, key: Hashable, make: Callable[[], Part]) -> Part:
         """Return the value that was made for an equal key before, or make it."""
-        return _remember(self._values, key, make)
-
-
-def _remember(kept: _Recent, key: Hashable, make: Callable[[], Part]) -> Part:
-    value: Part = kept.get(key)
-    if value is _MISSING:
-        value = make()
-        kept.put(key, value)
-    return value
+        kept = self._values.get(key)
+        return self._values.put(key, make()) if kept is _MISSING else kept

@@ -165,15 +165,15 @@ class Pod:
         >>> build.pod("web-1", cpu=2).with_metadata({"name": "web-2", "uid": "web-2"}).uid
         'web-2'
         """
-        pod = Pod.__new__(Pod)
-        for name in _FIELDS:
-            object.__setattr__(pod, name, getattr(self, name))
-        object.__setattr__(pod, "name", str(metadata.get("name", "")))
-        object.__setattr__(pod, "namespace", str(metadata.get("namespace", "")))
-        object.__setattr__(pod, "uid", _kubelet_uid(metadata))
-        object.__setattr__(pod, "created", str(metadata.get("creationTimestamp") or ""))
-        object.__setattr__(pod, "labels", pairs_of(_map_field(metadata, "labels")))
-        object.__setattr__(pod, "annotations", pairs_of(_map_field(metadata, "annotations")))
+        pod, put = Pod.__new__(Pod), object.__setattr__
+        for name in _OF_TEMPLATE:
+            put(pod, name, getattr(self, name))
+        put(pod, "name", str(metadata.get("name", "")))
+        put(pod, "namespace", str(metadata.get("namespace", "")))
+        put(pod, "uid", _kubelet_uid(metadata))
+        put(pod, "created", str(metadata.get("creationTimestamp") or ""))
+        put(pod, "labels", pairs_of(_map_field(metadata, "labels")))
+        put(pod, "annotations", pairs_of(_map_field(metadata, "annotations")))
         return pod
 
     @classmethod
@@ -201,7 +201,8 @@ class Pod:
         return cls.from_api({**pod, "spec": spec})
 
 
-_FIELDS = tuple(field.name for field in fields(Pod))
+_OF_METADATA = {"name", "namespace", "uid", "created", "labels", "annotations"}
+_OF_TEMPLATE = tuple(field.name for field in fields(Pod) if field.name not in _OF_METADATA)
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 

@@ -7,6 +7,7 @@ nothing is folded and nothing is coloured. ``NO_COLOR`` is honoured by rich.
 import shutil
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import cache
 
 import click
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -71,7 +72,8 @@ def print_table(
     """
     target, listed = console(), shown(columns, wide=wide)
     lines = [[_one_line(cell) for cell in cells(listed, row)] for row in rows]
-    widths = natural_widths([[column.title for column in listed], *lines])
+    if target.is_terminal:
+        widths = natural_widths([[column.title for column in listed], *lines])
     if not target.is_terminal or not (fold or _needed(widths, GAP) <= target.width):
         click.echo(lay_out(listed, lines), nl=False)
         return
@@ -194,9 +196,14 @@ def warn_of(doubts: Iterable[str]) -> None:
 def bar(share: float) -> Text:
     """Draw a share from 0 to 1 as a bar; what is scarce stands out."""
     share = min(max(share, 0.0), 1.0)
-    full, rest = divmod(round(share * _BAR_WIDTH * 8), 8)
-    drawn = _BAR[0] * full + (_BAR[8 - rest] if rest else "")
     colour = "green" if share < 0.7 else "yellow" if share < 0.95 else "red"  # noqa: PLR2004 - what the eye expects
+    return _drawn(round(share * _BAR_WIDTH * 8), colour)
+
+
+@cache
+def _drawn(eighths: int, colour: str) -> Text:
+    full, rest = divmod(eighths, 8)
+    drawn = _BAR[0] * full + (_BAR[8 - rest] if rest else "")
     return Text(drawn.ljust(_BAR_WIDTH, "·"), style=colour)
 
 
