@@ -10,8 +10,8 @@ import pytest
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.waiting import RELEASED
+from numazones.errors import ObjectFault
 from numazones.kubelet.pod import Pod
-from numazones.object_faults import ObjectFault
 from numazones.placement.kubelet import KUBELET_MODEL, KubeletPlacement
 from numazones.prediction.forecast import predict
 from numazones.prediction.held_room import (

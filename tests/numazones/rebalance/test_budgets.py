@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from numazones.cluster.cluster import ClusterPod
-from numazones.object_faults import ObjectFault
+from numazones.errors import ObjectFault
 from numazones.rebalance.budgets import Budget, BudgetHeadroom
 
 
