@@ -33,7 +33,7 @@ _DOUBLING, _MOST_DOUBLINGS = re.compile(r"\bopt(?:Flat)?Map\b"), 8
 """Macros that double what they are called on, so that a nest of them grows without end."""
 _ON_VALUES = re.compile(
     r"(\d+):(\d+)(: found no matching overload for )'(\w+)' applied to "
-    r"'\(([^,)]*(?:\([^)]*\))?)(?:, )?([^']*)\)'"
+    r"'\(([^,()]*(?:\((?:[^()]|\([^()]*\))*\))?)(?:, )?([^']*)\)'"
 )
 _WORDINGS = (
     ("cannot be the range of a comprehension", "cannot be range of a comprehension"),
@@ -305,8 +305,6 @@ def _declared(name: str, element: object) -> Type:
     """The type that a declaration names; ``element``: what T stands for."""
     if name.startswith("["):
         return ("list", _declared(name[1:-1], element))
-    if name.startswith("{"):
-        return ("map", ("string",), _declared(name[1:-1], element))
     if name == "T":
         return element if isinstance(element, tuple) else ("dyn",)
     return (declarations.TYPES.get(name, name),)

@@ -19,6 +19,7 @@ from numazones.apimachinery.cel.standard_functions import (
     contains_value,
     find,
     index,
+    shown,
 )
 from numazones.apimachinery.cel.syntax_tree import (
     Comprehension,
@@ -40,6 +41,7 @@ from numazones.apimachinery.cel.values import (
     Uint,
     Unsupported,
     Value,
+    type_name,
 )
 
 _EXCEEDED = "operation cancelled: actual cost limit exceeded"
@@ -50,7 +52,16 @@ _TYPES = frozenset(
         "uint", "google.protobuf.Duration", "google.protobuf.Timestamp",
     }
 )  # fmt: skip
-_GO_TYPES = {bool: "Bool", int: "Int", Uint: "Uint", float: "Double", str: "String", bytes: "Bytes"}
+_GO_TYPES = {
+    bool: "Bool",
+    int: "Int",
+    Uint: "Uint",
+    float: "Double",
+    str: "String",
+    bytes: "Bytes",
+    type(None): "Null",
+}
+_NOT_OPTIONAL = "from non-optional value"
 _MANY = 3
 """From so many arguments on, cel-go stops at the first that failed, and counts no cost."""
 _PRIMITIVES = (bool, bytes, float, int, str, Uint)
@@ -155,7 +166,7 @@ class _Compiler:
                 return self._map(node)
             case Comprehension():
                 return self._comprehension(node)
-            case FunctionCall():
+            case _:
                 return self._call(node)
 
     def _name(self, name: str) -> _Part:
@@ -186,7 +197,9 @@ class _Compiler:
                     return value
                 if at in optional:
                     if type(value) is not Optional:
-                        return NO_OVERLOAD
+                        return Failure(
+                            f"cannot initialize optional list element {_NOT_OPTIONAL} {shown(value)}"
+                        )
                     if value.present:
                         found.append(value.value)
                 else:
@@ -196,7 +209,7 @@ class _Compiler:
 
         return _Part(run)
 
-    def _map(self, node: MapLiteral) -> _Part:  # noqa: C901 - one check per kind of entry
+    def _map(self, node: MapLiteral) -> _Part:
         entries = [
             (_constant(key) if isinstance(key, str) else self.part(key), self.part(value), optional)
             for key, value, optional in node.entries
@@ -208,22 +221,23 @@ class _Compiler:
         def run(state: _State) -> Value:
             found: dict[Value, Value] = {}
             for key_part, value_part, optional in entries:
-                key, value = key_part.run(state), value_part.run(state)
-                failed = next((one for one in (key, value) if isinstance(one, Failure)), None)
-                if failed is not None:
-                    return failed
-                if type(key) is bool:
-                    raise Unsupported("a map with keys true or false")
+                key = key_part.run(state)
+                if isinstance(key, Failure):
+                    return key
+                value = value_part.run(state)
+                if isinstance(value, Failure):
+                    return value
                 if type(key) not in (str, int, Uint):
-                    return Failure("unsupported key type")
-                if key in found:
-                    return Failure(f"insert failed: key {key} already exists")
+                    raise Unsupported(f"a map with keys of the type {type_name(key)}")
                 if not optional:
                     found[key] = value
                 elif type(value) is not Optional:
-                    return NO_OVERLOAD
+                    entry = f"optional entry '{shown(key)}'"
+                    return Failure(f"cannot initialize {entry} {_NOT_OPTIONAL} {shown(value)}")
                 elif value.present:
                     found[key] = value.value
+                else:
+                    found.pop(key, None)
             state.cost += costs.MAP
             return found
 

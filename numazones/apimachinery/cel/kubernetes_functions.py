@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from numazones.apimachinery import quantity
-from numazones.apimachinery.cel.standard_functions import STANDARD, Function, no_overload
+from numazones.apimachinery.cel.standard_functions import STANDARD, Function, no_overload, taking
 from numazones.apimachinery.cel.values import (
     NO_OVERLOAD,
     URL,
@@ -41,34 +41,23 @@ def _of(kind: type, name: str, function: Callable[..., Value]) -> Function:
     return method
 
 
+def _readable(read: Function) -> Function:
+    """Make a function that returns whether another one reads its arguments."""
+    return lambda *values: not isinstance(read(*values), Failure)
+
+
 # --- quantities ------------------------------------------------------------------------------
 
 
-def _quantity(text: Value) -> Value:
-    if type(text) is not str:
-        return no_overload("quantity")
+def _quantity(text: str) -> Value:
     try:
-        return _parsed(text)
+        if text != text.strip():
+            raise quantity.InvalidQuantity("spaces")
+        return quantity.parse(text)
     except NumazonesError:
         return Failure(
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         )
-
-
-def _is_quantity(text: Value) -> Value:
-    if type(text) is not str:
-        return no_overload("isQuantity")
-    try:
-        _parsed(text)
-    except NumazonesError:
-        return False
-    return True
-
-
-def _parsed(text: str) -> Quantity:
-    if text != text.strip():
-        raise quantity.InvalidQuantity("spaces")
-    return quantity.parse(text)
 
 
 def _is_integer(value: Quantity) -> bool:
@@ -111,14 +100,8 @@ def _ordered(sign: int) -> Function:
 # --- versions --------------------------------------------------------------------------------
 
 
-def _semver(text: Value, normalise: Value = False) -> Value:  # noqa: FBT002 - an argument of the language
-    if type(text) is not str:
-        return no_overload("semver")
+def _semver(text: str, normalise: Value = False) -> Value:  # noqa: FBT002 - an argument of the language
     return normalised_semver(text) if normalise else semver(text)
-
-
-def _is_semver(text: Value, normalise: Value = False) -> Value:  # noqa: FBT002 - an argument of the language
-    return not isinstance(_semver(text, normalise), Failure)
 
 
 # --- IP addresses ----------------------------------------------------------------------------
@@ -155,17 +138,6 @@ def _ip(value: Value) -> Value:
     if isinstance(value, Network):
         return value.interface.ip
     return _address(value) if type(value) is str else no_overload("ip")
-
-
-def _string(name: str, read: Function) -> Function:
-    def function(text: Value) -> Value:
-        return read(text) if type(text) is str else no_overload(name)
-
-    return function
-
-
-def _readable(read: Function) -> Function:
-    return lambda text: not isinstance(read(text), Failure)
 
 
 def _is_canonical(text: Value) -> Value:
@@ -273,16 +245,12 @@ def _simple(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern.replace("$", r"\Z"), re.ASCII)
 
 
-def _find(text: Value, pattern: Value) -> Value:
-    if type(text) is not str or type(pattern) is not str:
-        return no_overload("find")
+def _find(text: str, pattern: str) -> Value:
     found = _simple(pattern).search(text)
     return found[0] if found else ""
 
 
-def _find_all(text: Value, pattern: Value, limit: Value = -1) -> Value:
-    if type(text) is not str or type(pattern) is not str:
-        return no_overload("findAll")
+def _find_all(text: str, pattern: str, limit: int = -1) -> Value:
     found = [match[0] for match in _simple(pattern).finditer(text)]
     return tuple(found if limit < 0 else found[:limit])
 
@@ -299,12 +267,8 @@ def _includes(value: Value, wanted: Value) -> Value:
     return any(equal(one, wanted) is True for one in value)
 
 
-def _escape_key(text: Value) -> Value:
-    return (
-        text.replace("~", "~0").replace("/", "~1")
-        if type(text) is str
-        else no_overload("jsonpatch.escapeKey")
-    )
+def _escape_key(text: str) -> str:
+    return text.replace("~", "~0").replace("/", "~1")
 
 
 def _sign(value: Quantity) -> int:
@@ -319,8 +283,8 @@ def _text(value: Value) -> Value:
 
 KUBERNETES: Mapping[str, Function] = {
     "string": _text,
-    "quantity": _quantity,
-    "isQuantity": _is_quantity,
+    "quantity": taking("quantity", str)(_quantity),
+    "isQuantity": taking("isQuantity", str)(_readable(_quantity)),
     "isInteger": _of(Quantity, "isInteger", _is_integer),
     "asInteger": _of(Quantity, "asInteger", _as_integer),
     "asApproximateFloat": _of(Quantity, "asApproximateFloat", lambda value: value.nanos / _NANO),
@@ -330,37 +294,37 @@ KUBERNETES: Mapping[str, Function] = {
     "compareTo": _order,
     "isLessThan": _ordered(-1),
     "isGreaterThan": _ordered(1),
-    "semver": _semver,
-    "isSemver": _is_semver,
+    "semver": taking("semver", str, bool)(_semver),
+    "isSemver": taking("isSemver", str, bool)(_readable(_semver)),
     "major": _of(Semver, "major", lambda value: value.numbers[0]),
     "minor": _of(Semver, "minor", lambda value: value.numbers[1]),
     "patch": _of(Semver, "patch", lambda value: value.numbers[2]),
     "ip": _ip,
-    "isIP": _string("isIP", _readable(_address)),
-    "ip.isCanonical": _string("ip.isCanonical", _is_canonical),
+    "isIP": taking("isIP", str)(_readable(_address)),
+    "ip.isCanonical": taking("ip.isCanonical", str)(_is_canonical),
     "family": _family,
     "isUnspecified": _address_is("isUnspecified", lambda value: value.is_unspecified),
     "isLoopback": _address_is("isLoopback", lambda value: value.is_loopback),
     "isLinkLocalMulticast": _address_is("isLinkLocalMulticast", _is_link_local_multicast),
     "isLinkLocalUnicast": _address_is("isLinkLocalUnicast", lambda value: value.is_link_local),
     "isGlobalUnicast": _address_is("isGlobalUnicast", _is_global_unicast),
-    "cidr": _string("cidr", _network),
-    "isCIDR": _string("isCIDR", _readable(_network)),
+    "cidr": taking("cidr", str)(_network),
+    "isCIDR": taking("isCIDR", str)(_readable(_network)),
     "containsIP": _of(Network, "containsIP", _contains_ip),
     "containsCIDR": _of(Network, "containsCIDR", _contains_network),
     "masked": _of(Network, "masked", _masked),
     "prefixLength": _of(Network, "prefixLength", lambda value: value.interface.network.prefixlen),
-    "url": _string("url", _url),
-    "isURL": _string("isURL", _readable(_url)),
+    "url": taking("url", str)(_url),
+    "isURL": taking("isURL", str)(_readable(_url)),
     "getScheme": _of(URL, "getScheme", lambda value: value.scheme),
     "getHost": _of(URL, "getHost", lambda value: value.host),
     "getHostname": _of(URL, "getHostname", lambda value: value.hostname),
     "getPort": _of(URL, "getPort", lambda value: value.port),
     "getEscapedPath": _of(URL, "getEscapedPath", lambda value: value.path),
     "getQuery": _of(URL, "getQuery", lambda value: dict(value.query)),
-    "find": _find,
-    "findAll": _find_all,
+    "find": taking("find", str, str)(_find),
+    "findAll": taking("findAll", str, str, int)(_find_all),
     "includes": _includes,
-    "jsonpatch.escapeKey": _escape_key,
+    "jsonpatch.escapeKey": taking("jsonpatch.escapeKey", str)(_escape_key),
 }
 """Name of a function → the function; a method's first argument is its target."""

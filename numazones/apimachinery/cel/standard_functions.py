@@ -7,11 +7,14 @@ those of cel-go. What an evaluation costs is in ``costs``.
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from itertools import pairwise
+from math import isfinite
 from typing import Any
 
 from numazones.apimachinery import duration, timestamp
 from numazones.apimachinery.cel.values import (
+    COMPARABLE,
     NO_OVERLOAD,
     NONE,
     DefaultingMap,
@@ -36,11 +39,27 @@ _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=
 _MAX_UINT64 = 2**64
 _MOST_MADE = 2**20
 _INT64_EDGE = 2.0**63
+_MOMENTS = range(-62135596800 * _NANO, 253402300800 * _NANO)
+"""Nanoseconds since 1970 of the years 1 to 9999."""
 
 
 def no_overload(name: str) -> Failure:
     """Return the error of a function that does not take such values."""
     return Failure(f"no such overload: {name}")
+
+
+def taking(name: str, *kinds: type) -> Callable[[Function], Function]:
+    """Make a function that has an error for values of other types than these; the last may be missing."""
+
+    def decorate(function: Function) -> Function:
+        def checked(*values: Value) -> Value:
+            if any(type(value) is not kind for value, kind in zip(values, kinds, strict=False)):
+                return no_overload(name) if name else NO_OVERLOAD
+            return function(*values)
+
+        return checked
+
+    return decorate
 
 
 def _bounded(size: int) -> None:
@@ -72,14 +91,14 @@ def _add(left: Value, right: Value) -> Value:  # noqa: PLR0911 - a line per type
     if kind is not other:
         pair = {kind, other}
         if pair == {Timestamp, Duration}:
-            return Timestamp(int(left) + int(right))
+            return _moment(int(left) + int(right))
         return NO_OVERLOAD
     if kind is int:
         return whole_number(left + right)
     if kind is Uint:
         return _uint(int(left) + int(right), "unsigned integer overflow")
     if kind is Duration:
-        return Duration(int(left) + int(right))
+        return _span(int(left) + int(right))
     if kind is float:
         return left + right
     if kind in (str, bytes, tuple):
@@ -91,7 +110,7 @@ def _add(left: Value, right: Value) -> Value:  # noqa: PLR0911 - a line per type
 def _subtract(left: Value, right: Value) -> Value:
     kind, other = type(left), type(right)
     if kind is Timestamp and other in (Timestamp, Duration):
-        return (Duration if other is Timestamp else Timestamp)(int(left) - int(right))
+        return (_span if other is Timestamp else _moment)(int(left) - int(right))
     if kind is not other:
         return NO_OVERLOAD
     if kind is int:
@@ -99,7 +118,7 @@ def _subtract(left: Value, right: Value) -> Value:
     if kind is Uint:
         return _uint(int(left) - int(right), "unsigned integer overflow")
     if kind is Duration:
-        return Duration(int(left) - int(right))
+        return _span(int(left) - int(right))
     return left - right if kind is float else no_overload("_-_")
 
 
@@ -137,7 +156,10 @@ def _modulo(left: Value, right: Value) -> Value:
         return no_overload("_%_")
     if not right:
         return Failure("modulus by zero")
-    return Uint(int(left) % int(right)) if kind is Uint else left - right * _truncated(left, right)
+    if kind is Uint:
+        return Uint(int(left) % int(right))
+    quotient = whole_number(_truncated(left, right))
+    return quotient if isinstance(quotient, Failure) else left - right * quotient
 
 
 def _truncated(left: int, right: int) -> int:
@@ -150,7 +172,7 @@ def _negate(value: Value) -> Value:
     if kind is int:
         return whole_number(-value)
     if kind is Duration:
-        return Duration(-int(value))
+        return _span(-int(value))
     return -value if kind is float else no_overload("-_")
 
 
@@ -160,6 +182,15 @@ def _negation(value: Value) -> Value:
 
 def _uint(value: int, problem: str) -> Value:
     return Uint(value) if 0 <= value < _MAX_UINT64 else Failure(problem)
+
+
+def _span(nanoseconds: int) -> Value:
+    found = whole_number(nanoseconds)
+    return found if isinstance(found, Failure) else Duration(found)
+
+
+def _moment(nanoseconds: int) -> Value:
+    return Timestamp(nanoseconds) if nanoseconds in _MOMENTS else Failure("timestamp overflow")
 
 
 def contains_value(value: Value, container: Value) -> Value:
@@ -185,7 +216,7 @@ def index(container: Value, key: Value) -> Value:  # noqa: PLR0911 - a line per 
             return found
         if kind is DefaultingMap and type(key) is str:
             return {}
-        return Failure(f"no such key: {_shown(key)}")
+        return Failure(f"no such key: {shown(key)}")
     if kind is tuple:
         position = key_of(key)
         if type(position) not in (int, Uint):
@@ -193,7 +224,7 @@ def index(container: Value, key: Value) -> Value:  # noqa: PLR0911 - a line per 
         if 0 <= position < len(container):
             return container[position]
         return Failure(f"index out of bounds: {position}")
-    return Failure(f"no such key: {_shown(key)}")
+    return Failure(f"no such key: {shown(key)}")
 
 
 def find(container: Value, key: Value) -> Value:
@@ -216,11 +247,25 @@ def _is_key(value: Value) -> bool:
     return type(value) in (str, int, Uint, float)
 
 
-def _shown(value: Value) -> str:
+def shown(value: Value) -> str:
+    """Write a value for an error message."""
     return str(int(value)) if isinstance(value, int) else str(value)
 
 
 # --- conversions -----------------------------------------------------------------------------
+
+
+_WHOLE = re.compile(r"([+-]?)0*([0-9]{1,20})")
+
+
+def _whole(text: str) -> int | None:
+    """Read a whole number; None: it is none, or beyond 64 bits by far."""
+    found = _WHOLE.fullmatch(text)
+    return int(found[1] + found[2]) if found else None
+
+
+def _not_converted(name: str, source: str = "string") -> Failure:
+    return Failure(f"type conversion error from '{source}' to '{name}'")
 
 
 def _to_int(value: Value) -> Value:
@@ -233,8 +278,9 @@ def _to_int(value: Value) -> Value:
         inside = -_INT64_EDGE < value < _INT64_EDGE
         return int(value) if inside else Failure("integer overflow")
     if kind is str:
-        whole = re.fullmatch(r"[+-]?[0-9]+", value)
-        return whole_number(int(value)) if whole else Failure("type conversion error from 'string' to 'int'")
+        number = _whole(value)
+        outside = number is None or isinstance(whole_number(number), Failure)
+        return _not_converted("int") if outside else number
     if kind in (Timestamp, Duration):
         return int(value) // _NANO if kind is Timestamp else int(value)
     return no_overload("int")
@@ -245,21 +291,18 @@ def _to_uint(value: Value) -> Value:
     if kind in (int, Uint):
         return _uint(int(value), "unsigned integer overflow")
     if kind is float:
-        return (
-            _uint(int(value), "unsigned integer overflow")
-            if value >= 0
-            else Failure("unsigned integer overflow")
-        )
+        inside = 0 <= value < 2 * _INT64_EDGE
+        return Uint(value) if inside else Failure("unsigned integer overflow")
     if kind is str:
-        if re.fullmatch(r"[0-9]+", value):
-            return _uint(int(value), "type conversion error from 'string' to 'uint'")
-        return Failure("type conversion error from 'string' to 'uint'")
+        number = None if value[:1] in ("+", "-") else _whole(value)
+        return _not_converted("uint") if number is None or number >= _MAX_UINT64 else Uint(number)
     return no_overload("uint")
 
 
 _FLOAT = re.compile(
-    r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:[Ii]nf(?:inity)?|NaN|nan)"
+    r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?inf(?:inity)?|nan", re.IGNORECASE
 )
+_INFINITE = (float("inf"), float("-inf"))
 
 
 def _to_double(value: Value) -> Value:
@@ -267,11 +310,9 @@ def _to_double(value: Value) -> Value:
     if kind in (int, Uint, float):
         return float(value)
     if kind is str:
-        return (
-            float(value)
-            if _FLOAT.fullmatch(value)
-            else Failure("type conversion error from 'string' to 'double'")
-        )
+        number = float(value) if _FLOAT.fullmatch(value) else None
+        too_large = number in _INFINITE and value[-1].isdigit()
+        return _not_converted("double") if number is None or too_large else number
     return no_overload("double")
 
 
@@ -290,21 +331,34 @@ def _to_string(value: Value) -> Value:  # noqa: PLR0911 - a line per type
             return value.decode()
         except UnicodeDecodeError:
             return Failure("invalid UTF-8 in bytes, cannot convert to string")
+    if kind is Duration:
+        return f"{_decimal(value, _NANO)}s"
+    if kind is Timestamp:
+        seconds, rest = divmod(int(value), _NANO)
+        date = (_EPOCH + timedelta(seconds=seconds)).isoformat().removesuffix("+00:00")
+        return f"{date}{_decimal(rest, _NANO).removeprefix('0')}Z"
     return no_overload("string")
+
+
+def _decimal(value: int, unit: int) -> str:
+    """A quotient, with as many digits as it needs."""
+    return f"{Decimal(value) / unit:f}"
 
 
 def _double_text(value: float) -> str:
     if value != value:  # noqa: PLR0124 - NaN
         return "NaN"
-    if value in (float("inf"), float("-inf")):
+    if value in _INFINITE:
         return "+Inf" if value > 0 else "-Inf"
-    text = repr(value).removesuffix(".0")
-    if "e" in text:
-        digits, _, exponent = text.partition("e")
-        return f"{digits.removesuffix('.0')}e{'-' if exponent[0] == '-' else '+'}{exponent.lstrip('+-'):0>2}"
-    if len(text.lstrip("-").partition(".")[0]) > 21:  # noqa: PLR2004 - from where Go writes exponents
-        return f"{value:e}"
-    return text
+    shortest = Decimal(repr(value)).normalize()
+    if _PLAIN_FROM <= shortest.adjusted() < _PLAIN_BELOW:
+        return f"{shortest:f}"
+    digits, _, exponent = f"{shortest:e}".partition("e")
+    return f"{digits}e{exponent[0]}{exponent[1:]:0>2}"
+
+
+_PLAIN_FROM, _PLAIN_BELOW = -4, 6
+"""Powers of ten between which Go writes a number without an exponent."""
 
 
 def _to_bytes(value: Value) -> Value:
@@ -323,51 +377,38 @@ def _to_bool(value: Value) -> Value:
         return no_overload("bool")
     if value in _TRUE or value in _FALSE:
         return value in _TRUE
-    return Failure("type conversion error from 'string' to 'bool'")
+    return _not_converted("bool")
 
 
 def _to_duration(value: Value) -> Value:
     if type(value) is Duration:
         return value
     if type(value) is int:
-        return Duration(value)
+        return _not_converted("google.protobuf.Duration", "int")
     if type(value) is not str:
         return no_overload("duration")
+    sign = -1 if value.startswith("-") else 1
     try:
-        return Duration(duration.parse(value) // _MICROSECOND * 1000)
-    except (NumazonesError, OverflowError):
-        return Failure(f'time: invalid duration "{value}"')
+        found = _span(sign * (duration.parse(value.removeprefix("-")) // _MICROSECOND * 1000))
+    except NumazonesError:
+        found = NO_OVERLOAD
+    return _not_converted("google.protobuf.Duration") if isinstance(found, Failure) else found
 
 
 def _to_timestamp(value: Value) -> Value:
     if type(value) is Timestamp:
         return value
     if type(value) is int:
-        return Timestamp(value * _NANO)
+        return _moment(value * _NANO)
     if type(value) is not str:
         return no_overload("timestamp")
     try:
-        return Timestamp((timestamp.parse(value) - _EPOCH) // _MICROSECOND * 1000)
+        return _moment((timestamp.parse(value) - _EPOCH) // _MICROSECOND * 1000)
     except NumazonesError:
-        return Failure(f'parsing time "{value}"')
+        return _not_converted("google.protobuf.Timestamp")
 
 
 # --- strings ---------------------------------------------------------------------------------
-
-
-def _method(name: str, *kinds: type) -> Callable[[Function], Function]:
-    """Make a function that has an error for values of other types than these."""
-
-    def decorate(function: Function) -> Function:
-        def checked(*values: Value) -> Value:
-            for value, kind in zip(values, kinds, strict=False):
-                if type(value) is not kind:
-                    return no_overload(name) if name else NO_OVERLOAD
-            return function(*values)
-
-        return checked
-
-    return decorate
 
 
 def _char_at(text: str, position: int) -> Value:
@@ -379,28 +420,37 @@ def _char_at(text: str, position: int) -> Value:
 def _index_of(text: Value, part: Value, start: Value = 0) -> Value:
     if type(text) is tuple:
         return next((at for at, one in enumerate(text) if equal(one, part) is True), -1)
-    if type(text) is not str or type(part) is not str:
-        return no_overload("indexOf")
-    if not 0 <= start <= len(text):
-        return start if not part and start == 0 else Failure(f"index out of range: {start}")
-    return text.find(part, start)
+    return _text_index(text, part, start)
+
+
+@taking("indexOf", str, str, int)
+def _text_index(text: str, part: str, start: int) -> Value:
+    if not part:
+        return start
+    return text.find(part, start) if start >= 0 else Failure(f"index out of range: {start}")
 
 
 def _last_index_of(text: Value, part: Value, last: Value = None) -> Value:
     if type(text) is tuple:
         return next((at for at in range(len(text) - 1, -1, -1) if equal(text[at], part) is True), -1)
-    if type(text) is not str or type(part) is not str:
-        return no_overload("lastIndexOf")
+    return _last_text_index(text, part, *(() if last is None else (last,)))
+
+
+@taking("lastIndexOf", str, str, int)
+def _last_text_index(text: str, part: str, last: int | None = None) -> Value:
     if last is None:
         return text.rfind(part)
-    if not 0 <= last <= len(text):
+    if not part:
+        return last
+    if last < 0:
         return Failure(f"index out of range: {last}")
-    return text.rfind(part, 0, last + len(part))
+    return text.rfind(part, 0, last + len(part)) if last < len(text) else -1
 
 
-def _join(parts: Value, separator: str = "") -> Value:
-    if type(parts) is not tuple or not all(type(part) is str for part in parts):
-        return no_overload("join")
+def _join(parts: tuple[Value, ...], separator: str = "") -> Value:
+    wrong = next((part for part in parts if type(part) is not str), ABSENT)
+    if wrong is not ABSENT:
+        return Failure(f"join: invalid input: {shown(wrong)}")
     total = sum(map(len, parts)) + len(separator) * len(parts)
     _bounded(total)
     return separator.join(parts)
@@ -439,8 +489,18 @@ _SPACE = (
 _ESCAPES = dict(zip('\a\b\f\n\r\t\v\\"', (f"\\{letter}" for letter in 'abfnrtv\\"'), strict=True))
 
 
-def _quote(text: str) -> Value:
+def _quote(text: str) -> str:
     return '"' + "".join(_ESCAPES.get(letter, letter) for letter in text) + '"'
+
+
+_LITERALS: Mapping[type, Callable[[Value, str], str]] = {
+    str: lambda _, text: _quote(text),
+    bytes: lambda _, text: f"b{_quote(text)}",
+    float: lambda value, text: f"{value:.6f}" if isfinite(value) else _quote(text),
+    Duration: lambda _, text: f"duration({_quote(text)})",
+    Timestamp: lambda _, text: f"timestamp({_quote(text)})",
+}
+"""Type → a value as a literal, from its text."""
 
 
 def _ascii(text: str, change: Callable[[str], str]) -> str:
@@ -453,59 +513,84 @@ def _size(value: Value) -> Value:
     return no_overload("size")
 
 
-_SPECIFIER = re.compile(r"%(%|(?:\.([0-9]+))?([a-zA-Z]))")
+_SPECIFIER = re.compile(r"%(?:%|(?:\.([0-9]+))?(.?))", re.DOTALL)
 
 
 def _format(text: str, values: tuple[Value, ...]) -> Value:
-    left = list(values)
-    problem: list[Failure] = []
-
-    def one(match: re.Match[str]) -> str:
-        if match[1] == "%":
-            return "%"
-        if not left:
-            problem.append(Failure("index " + str(len(values)) + " out of range"))
-            return ""
-        made = _formatted(left.pop(0), match[3], match[2])
-        if isinstance(made, Failure):
-            problem.append(made)
-            return ""
-        return made
-
-    made = _SPECIFIER.sub(one, text)
-    return problem[0] if problem else made
+    made, at, left = [], 0, iter(enumerate(values))
+    for match in _SPECIFIER.finditer(text):
+        made.append(text[at : match.start()])
+        at = match.end()
+        if match[0] == "%%":
+            made.append("%")
+            continue
+        number, value = next(left, (len(values), ABSENT))
+        if value is ABSENT:
+            return Failure(f"index {number} out of range")
+        one = _formatted(value, match[2], match[1] or "6")
+        if isinstance(one, Failure):
+            return one
+        made.append(one)
+    return "".join([*made, text[at:]])
 
 
-def _formatted(  # noqa: PLR0911 - a line per clause
-    value: Value, clause: str, precision: str | None
-) -> str | Failure:
-    kind = type(value)
-    match clause:
-        case "s":
-            return _format_text(value)
-        case "d" if kind in (int, Uint):
-            return str(int(value))
-        case "f" if kind in (float, int, Uint):
-            return f"{float(value):.{int(precision or 6)}f}"
-        case "e" if kind in (float, int, Uint):
-            return f"{float(value):.{int(precision or 6)}e}"
-        case "b" if kind in (int, Uint, bool):
-            return f"{int(value):b}"
-        case "o" if kind in (int, Uint):
-            return f"{int(value):o}"
-        case "x" | "X" if kind in (int, Uint):
-            return f"{int(value):{clause}}"
-        case "x" | "X" if kind in (str, bytes):
-            text = (value.encode() if kind is str else value).hex()
-            return text.upper() if clause == "X" else str(text)
-    return Failure(f"error during formatting: unsupported %{clause} of {type_name(value)}")
+def _formatted(value: Value, clause: str, precision: str) -> str | Failure:
+    if not clause:
+        return Failure("unexpected end of string")
+    if clause == "s":
+        return _format_text(value)
+    if clause not in _CLAUSES:
+        return Failure(f'could not parse formatting clause: unrecognized formatting clause "{clause}"')
+    write, kinds, taken = _CLAUSES[clause]
+    if type(value) not in kinds:
+        return Failure(f"error during formatting: {taken}, was given {type_name(value)}")
+    _bounded(int(precision[:9]))
+    return write(value, int(precision))
+
+
+def _fixed(value: float, precision: int) -> str:
+    text = f"{value:,.{precision}f}"
+    return _NOT_FINITE.get(text, text)
+
+
+def _scientific(value: float, precision: int) -> str:
+    digits, e, exponent = f"{value:.{precision}e}".partition("e")
+    power = exponent.removeprefix("+").translate(_SUPERSCRIPTS)
+    return f"{digits}\u202f\u00d7\u202f10{power}" if e else _NOT_FINITE[digits]
+
+
+def _hexadecimal(value: int | str | bytes, _: int = 0) -> str:
+    if isinstance(value, int):
+        return f"{value:x}"
+    return (value.encode() if isinstance(value, str) else value).hex()
+
+
+_NOT_FINITE = {"nan": "NaN", "inf": "\u221e", "-inf": "-\u221e"}
+_SUPERSCRIPTS = str.maketrans(
+    "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
+)
+_HEX = "only integers, byte buffers, and strings can be formatted as hex"
+_CLAUSES: Mapping[str, tuple[Callable[[Any, int], str], tuple[type, ...], str]] = {
+    "d": (lambda value, _: f"{value:d}", (int, Uint), "decimal clause can only be used on integers"),
+    "f": (_fixed, (float,), "fixed-point clause can only be used on doubles"),
+    "e": (_scientific, (float,), "scientific clause can only be used on doubles"),
+    "b": (
+        lambda value, _: f"{value:b}",
+        (int, Uint, bool),
+        "only integers and bools can be formatted as binary",
+    ),
+    "o": (lambda value, _: f"{value:o}", (int, Uint), "octal clause can only be used on integers"),
+    "x": (_hexadecimal, (int, Uint, str, bytes), _HEX),
+    "X": (lambda value, _: _hexadecimal(value).upper(), (int, Uint, str, bytes), _HEX),
+}
+"""Letter → how it writes a value to so many digits, the types that it takes, the error for others."""
 
 
 def _format_text(value: Value) -> str | Failure:
     if type(value) is tuple:
-        parts = [_format_text(one) for one in value]
-        wrong = next((part for part in parts if isinstance(part, Failure)), None)
-        return wrong or "[" + ", ".join(part for part in parts if isinstance(part, str)) + "]"
+        return _format_list(value)
+    if isinstance(value, dict):
+        raise Unsupported("a map in format")
     if value is None:
         return "null"
     if isinstance(value, TypeValue):
@@ -514,12 +599,22 @@ def _format_text(value: Value) -> str | Failure:
     return made if isinstance(made, (str, Failure)) else no_overload("format")
 
 
+def _format_list(values: tuple[Value, ...]) -> str | Failure:
+    """A list as a literal of the language."""
+    parts = []
+    for value in values:
+        text = _format_text(value)
+        if isinstance(text, Failure):
+            return text
+        write = _LITERALS.get(type(value))
+        parts.append(text if write is None else write(value, text))
+    return f"[{', '.join(parts)}]"
+
+
 # --- lists and sets --------------------------------------------------------------------------
 
 
-def _sum(values: Value) -> Value:
-    if type(values) is not tuple:
-        return no_overload("sum")
+def _sum(values: tuple[Value, ...]) -> Value:
     total: Value = None
     for one in values:
         total = one if total is None else _add(total, one)
@@ -530,8 +625,6 @@ def _sum(values: Value) -> Value:
 
 def _extreme(name: str, sign: int) -> Function:
     def function(values: Value) -> Value:
-        if type(values) is not tuple:
-            return no_overload(name)
         if not values:
             return Failure(f"{name} called on empty list")
         best = values[0]
@@ -543,12 +636,10 @@ def _extreme(name: str, sign: int) -> Function:
                 best = one
         return best
 
-    return function
+    return taking(name, tuple)(function)
 
 
-def _is_sorted(values: Value) -> Value:
-    if type(values) is not tuple:
-        return no_overload("isSorted")
+def _is_sorted(values: tuple[Value, ...]) -> Value:
     for one, following in pairwise(values):
         order = compare(one, following)
         if isinstance(order, Failure):
@@ -558,17 +649,14 @@ def _is_sorted(values: Value) -> Value:
     return True
 
 
-def _sort(values: Value) -> Value:
-    if type(values) is not tuple:
-        return no_overload("sort")
-    if values and any(isinstance(compare(values[0], one), Failure) for one in values):
-        return Failure("list elements must have the same type")
-    return tuple(sorted(values))
+def _sort(values: tuple[Value, ...]) -> Value:
+    kinds = {type(one) for one in values}
+    if not kinds <= COMPARABLE:
+        return Failure("list elements must be comparable")
+    return tuple(sorted(values)) if len(kinds) <= 1 else Failure("list elements must have the same type")
 
 
-def _distinct(values: Value) -> Value:
-    if type(values) is not tuple:
-        return no_overload("distinct")
+def _distinct(values: tuple[Value, ...]) -> Value:
     found: list[Value] = []
     for one in values:
         if not any(equal(one, other) is True for other in found):
@@ -576,9 +664,7 @@ def _distinct(values: Value) -> Value:
     return tuple(found)
 
 
-def _flatten(values: Value, depth: Value = 1) -> Value:
-    if type(values) is not tuple:
-        return no_overload("flatten")
+def _flatten(values: tuple[Value, ...], depth: int = 1) -> Value:
     if depth < 0:
         return Failure("level must be non-negative")
     found: list[Value] = []
@@ -590,9 +676,7 @@ def _flatten(values: Value, depth: Value = 1) -> Value:
     return tuple(found)
 
 
-def _slice(values: Value, start: Value, end: Value) -> Value:
-    if type(values) is not tuple:
-        return no_overload("slice")
+def _slice(values: tuple[Value, ...], start: int, end: int) -> Value:
     if start < 0 or end < 0:
         return Failure(f"cannot slice({start}, {end}), negative indexes not supported")
     if start > end:
@@ -642,13 +726,32 @@ def _of_non_zero(value: Value) -> Value:
 # --- time ------------------------------------------------------------------------------------
 
 
-def _time_of(name: str, of_moment: Callable[[Any], int] | None, of_span: int) -> Function:
-    def function(value: Value) -> Value:
-        if type(value) is Timestamp and of_moment is not None:
-            return of_moment(_EPOCH + int(value) // 1000 * _MICROSECOND)
-        if type(value) is Duration and of_span:
+_OFFSET = re.compile(r"([+-]?)([0-9]{2}):([0-9]{2})")
+
+
+def _offset(zone: str) -> timedelta:
+    """How far a time zone is ahead of UTC."""
+    if zone in ("", "UTC"):
+        return timedelta()
+    found = _OFFSET.fullmatch(zone)
+    if found is None:
+        raise Unsupported(f"the time zone {zone!r:.40}")
+    ahead = timedelta(hours=int(found[2]), minutes=int(found[3]))
+    return -ahead if found[1] == "-" else ahead
+
+
+def _time_of(name: str, of_moment: Callable[[Any], int], of_span: int) -> Function:
+    @taking(name, Timestamp, str)
+    def of_time(value: Value, zone: str = "") -> Value:
+        try:
+            return of_moment(_EPOCH + int(value) // 1000 * _MICROSECOND + _offset(zone))
+        except OverflowError as error:
+            raise Unsupported("a time before the year 1 or after 9999") from error
+
+    def function(value: Value, *zone: Value) -> Value:
+        if type(value) is Duration and of_span and not zone:
             return _truncated(int(value), of_span)
-        return no_overload(name)
+        return of_time(value, *zone)
 
     return function
 
@@ -679,31 +782,31 @@ STANDARD: Mapping[str, Function] = {
     "dyn": lambda value: value,
     "type": lambda value: TypeValue(type_name(value)),
     "size": _size,
-    "startsWith": _method("", str, str)(str.startswith),
-    "endsWith": _method("", str, str)(str.endswith),
-    "contains": _method("", str, str)(lambda text, part: part in text),
-    "charAt": _method("charAt", str, int)(_char_at),
+    "startsWith": taking("", str, str)(str.startswith),
+    "endsWith": taking("", str, str)(str.endswith),
+    "contains": taking("", str, str)(lambda text, part: part in text),
+    "charAt": taking("charAt", str, int)(_char_at),
     "indexOf": _index_of,
     "lastIndexOf": _last_index_of,
-    "join": _join,
-    "lowerAscii": _method("lowerAscii", str)(lambda text: _ascii(text, str.lower)),
-    "upperAscii": _method("upperAscii", str)(lambda text: _ascii(text, str.upper)),
-    "replace": _method("replace", str, str, str)(_replace),
-    "split": _method("split", str, str)(_split),
-    "substring": _method("substring", str, int)(_substring),
-    "trim": _method("trim", str)(lambda text: text.strip(_SPACE)),
-    "format": _method("format", str, tuple)(_format),
-    "strings.quote": _method("strings.quote", str)(_quote),
-    "sum": _sum,
+    "join": taking("join", tuple, str)(_join),
+    "lowerAscii": taking("lowerAscii", str)(lambda text: _ascii(text, str.lower)),
+    "upperAscii": taking("upperAscii", str)(lambda text: _ascii(text, str.upper)),
+    "replace": taking("replace", str, str, str, int)(_replace),
+    "split": taking("split", str, str, int)(_split),
+    "substring": taking("substring", str, int, int)(_substring),
+    "trim": taking("trim", str)(lambda text: text.strip(_SPACE)),
+    "format": taking("format", str, tuple)(_format),
+    "strings.quote": taking("strings.quote", str)(_quote),
+    "sum": taking("sum", tuple)(_sum),
     "min": _extreme("min", -1),
     "max": _extreme("max", 1),
-    "isSorted": _is_sorted,
-    "sort": _sort,
-    "distinct": _distinct,
-    "flatten": _flatten,
-    "slice": _slice,
-    "reverse": _method("reverse", tuple)(lambda values: values[::-1]),
-    "lists.range": _method("lists.range", int)(_range),
+    "isSorted": taking("isSorted", tuple)(_is_sorted),
+    "sort": taking("sort", tuple)(_sort),
+    "distinct": taking("distinct", tuple)(_distinct),
+    "flatten": taking("flatten", tuple, int)(_flatten),
+    "slice": taking("slice", tuple, int, int)(_slice),
+    "reverse": taking("reverse", tuple)(lambda values: values[::-1]),
+    "lists.range": taking("lists.range", int)(_range),
     "sets.contains": _sets("sets.contains", _contains_all),
     "sets.intersects": _sets(
         "sets.intersects", lambda one, other: any(contains_value(it, one) is True for it in other)

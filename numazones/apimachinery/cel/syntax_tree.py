@@ -258,8 +258,6 @@ def _type(data: bytes) -> Type:  # noqa: PLR0911 - a line per kind
             return ("list", *_types(value, 1))
         case 7:
             return ("map", *_types(value, 1), *_types(value, 2))
-        case 9:
-            return (value.decode(),)
         case 11:
             return ("type", _type(value))
         case 14:

@@ -166,7 +166,8 @@ _NAMES: Mapping[type, str] = {
 _NUMBERS = frozenset({int, Uint, float})
 _STRICT = frozenset({Quantity, Semver, ipaddress.IPv4Address, ipaddress.IPv6Address, Network, URL})
 """Types of Kubernetes, whose comparison with another type is an error rather than false."""
-_ORDERED = frozenset({bool, str, bytes, Duration, Timestamp})
+COMPARABLE = _NUMBERS | {bool, str, bytes, Duration, Timestamp}
+"""Types whose values have an order."""
 _MOST_COMPARISONS = 100_000
 _INT64 = range(-(2**63), 2**63)
 
@@ -217,7 +218,9 @@ def _equal_strict(left: Value, right: Value) -> bool:
 def compare(left: Value, right: Value) -> int | Failure:
     """Return a number below, equal to or above 0, as ``left`` is below, equal to or above ``right``."""
     kind, other = type(left), type(right)
-    if (kind in _NUMBERS and other in _NUMBERS) or (kind is other and kind in _ORDERED):
+    if (kind in _NUMBERS and other in _NUMBERS) or (kind is other and kind in COMPARABLE):
+        if left != left or right != right:  # noqa: PLR0124 - NaN
+            return Failure("NaN values cannot be ordered")
         return int(left > right) - int(left < right)
     return NO_OVERLOAD
 
