@@ -73,10 +73,9 @@ class DeviceShortfall:
         if ask.every is not None:
             if not ask.every:
                 return f"needs all devices {of_class}, and none of the node's devices match"
-            taken = [at for at in ask.every if self._cause(ask, at)]
-            return (
-                f"needs all {len(ask.every)} devices {of_class}; {len(taken)} are not free" if taken else ""
-            )
+            taken = sum(bool(self._cause(ask, at)) for at in ask.every)
+            are = "is" if taken == 1 else "are"
+            return f"needs all {len(ask.every)} devices {of_class}; {taken} {are} not free" if taken else ""
         if free >= ask.count:
             return ""
         needs = f"needs {_devices(ask.count)} {of_class}"
@@ -202,10 +201,11 @@ class DeviceShortfall:
                     return
                 if not fits:
                     ask = alternatives[0]
-                    yield (
-                        f"claim {ask.claim}, request {ask.request}: {_devices(ask.count)} of class "
-                        f"{ask.choice.device_class} would fit alone, but not together with the requests "
-                        "before it"
+                    wanted = f"{_devices(ask.count)} of class {ask.choice.device_class}"
+                    yield f"claim {ask.claim}, request {ask.request}: {wanted} " + (
+                        "would fit alone, but not together with the requests before it"
+                        if sum(before) > 1
+                        else "are free, but cannot be allocated together"
                     )
 
     def _unseen(self) -> str:

@@ -36,18 +36,19 @@ def allocated(
     held: tuple[dict[str, Any], ...] = (),
     version: str = "v1.36.2",
     expression: str = f'device.driver == "{GPU}"',
+    labels: dict[str, str] | None = None,
     **devices: Any,
 ) -> Outcome:
     """Return what one claim gets on a node with these slices."""
-    one = DeviceClass.from_api(device_class("gpus", expression))
+    classes = [device_class("gpus", expression), device_class("nics", 'device.driver == "nic.example"')]
     allocator = Allocator(
         DeviceSlices(map(Slice.from_api, slices)),
-        {one.name: one},
+        {one.name: one for one in map(DeviceClass.from_api, classes)},
         AllocatedDevices.of_claims([DeviceClaim.from_api(claim(*held, name="other"))]),
         rules(version),
     )
     return allocator.allocate(
-        AllocationNode(NODE),
+        AllocationNode(NODE, labels or {}),
         [DeviceClaim.from_api(claim(**{"requests": [request()], **devices}))],
     )
 
@@ -67,6 +68,13 @@ def test_devices_of_an_answer_know_their_numa_node() -> None:
     ]
 
 
+NIC = resource_slice(device("nic-0", 0), name="nics", driver="nic.example")
+EVERY = {"name": "gpus", "exactly": {"deviceClassName": "gpus", "allocationMode": "All"}}
+TWO_OR_THREE = {
+    "name": "gpus",
+    "firstAvailable": [{"name": f"of-{count}", **request(count=count)["exactly"]} for count in (2, 3)],
+}
+SHARED = {"capacity": {"memory": {"value": "4Gi"}}, "allowMultipleAllocations": True}
 BROKEN = {"key": "broken", "effect": "NoSchedule"}
 NOT_FIRST_ROOT = 'device.attributes["resource.kubernetes.io"].pcieRoot != "pci0000:00"'
 
@@ -99,12 +107,80 @@ NOT_FIRST_ROOT = 'device.attributes["resource.kubernetes.io"].pcieRoot != "pci00
             ),
         ),
         ([], {}, ", request gpus: needs 1 device of class gpus; the node has none"),
+        (
+            [],
+            {"requests": [EVERY]},
+            ", request gpus: needs all devices of class gpus, and none of the node's devices match",
+        ),
+        (
+            [*gpus(0), device("taken", 0)],
+            {"requests": [EVERY]},
+            ", request gpus: needs all 2 devices of class gpus; 1 is not free",
+        ),
+        (
+            gpus(0),
+            {"requests": [TWO_OR_THREE]},
+            (
+                ", request gpus: needs 2 devices of class gpus; 1 is free (1 on the node), "
+                "or needs 3 devices of class gpus; 1 is free (1 on the node)"
+            ),
+        ),
+        (
+            gpus(0, 1),
+            {"requests": [TWO_OR_THREE], "constraints": [{"matchAttribute": NUMA}]},
+            ", request gpus: 2 devices of class gpus are free, but cannot be allocated together",
+        ),
+        (
+            gpus(0, 0),
+            {"requests": [request(count=2)], "constraints": [{"distinctAttribute": NUMA}]},
+            f": 2 devices of class gpus with distinct {NUMA}: the free devices have only 1 value",
+        ),
+        (
+            [device("a"), device("b")],
+            {"requests": [request(count=2)], "constraints": [{"distinctAttribute": NUMA}]},
+            f": 2 devices of class gpus with distinct {NUMA}: no free device has this attribute",
+        ),
+        (
+            gpus(0, 1, 1),
+            {
+                "requests": [request("one", 2), request("two", 2)],
+                "constraints": [{"distinctAttribute": NUMA, "requests": ["one"]}],
+            },
+            (
+                ", request two: 2 devices of class gpus would fit alone, but not together with the requests "
+                "before it"
+            ),
+        ),
+        (
+            gpus(0, 1, 1),
+            {
+                "requests": [request(count=2), request("nic", deviceClassName="nics")],
+                "constraints": [{"matchAttribute": NUMA}],
+            },
+            (
+                ": 2 devices of class gpus and 1 device of class nics on one NUMA node: the closest, 0, has "
+                "1 of class gpus and 1 of class nics free, 2 devices in all"
+            ),
+        ),
+        (
+            [device("shared", 0, **SHARED)],
+            {"requests": [request(capacity={"requests": {"memory": "8Gi"}})]},
+            (
+                ", request gpus: needs 1 device of class gpus; none is free (1 on the node: 1 without enough "
+                "capacity)"
+            ),
+        ),
+        (
+            gpus(0),
+            {"requests": [request(count=2)], "version": "v1.34.1"},
+            ", request gpus: needs 2 devices of class gpus; 1 is free (1 on the node)",
+        ),
     ],
 )  # fmt: skip
 def test_a_node_without_room_names_what_is_missing(
     devices: list[dict[str, Any]], claimed: dict[str, Any], reason: str
 ) -> None:
-    outcome = allocated(resource_slice(*devices), held=(result("taken"),), **claimed)
+    outcome = allocated(resource_slice(*devices), NIC, held=(result("taken"),), **claimed)
     assert isinstance(outcome, DoesNotFit)
     assert outcome.reason == f"claim team/claim{reason}"
 
@@ -127,6 +203,39 @@ def test_a_selector_that_cannot_be_evaluated_is_unknown_by_name() -> None:
 def test_a_selector_that_fails_is_the_schedulers_error() -> None:
     outcome = allocated(resource_slice(*gpus(0)), expression=f'device.attributes["{GPU}"].model == "x"')
     assert outcome == AllocationFailed("class gpus: selector #0: CEL runtime error: no such key: model", 1)
+
+
+def test_device_as_a_whole_cannot_be_evaluated() -> None:
+    outcome = allocated(resource_slice(*gpus(0)), expression="[device] == [device]")
+    assert isinstance(outcome, AllocationUnknown)
+    assert outcome.reason.endswith("it uses device as a whole, without one of its fields")
+
+
+def test_slice_that_reaches_no_node_has_no_devices_for_it() -> None:
+    outcome = allocated(resource_slice(*gpus(0), node=""))
+    assert isinstance(outcome, DoesNotFit)
+    assert outcome.reason.endswith("needs 1 device of class gpus; the node has none")
+
+
+def test_node_selector_that_cannot_be_read_makes_the_answer_unknown() -> None:
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "Near", "values": ["a"]}]}]
+    outcome = allocated(resource_slice(*gpus(0), node="", nodeSelector={"nodeSelectorTerms": terms}))
+    assert isinstance(outcome, AllocationUnknown)
+    assert outcome.reason == "the node selector in ResourceSlice slice-1 cannot be read"
+
+
+def test_devices_behind_one_node_selector_require_it_once() -> None:
+    here = {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["a"]}]}
+    selector: dict[str, Any] = {"nodeSelector": {"nodeSelectorTerms": [here]}}
+    outcome = allocated(
+        resource_slice(*gpus(0), node="", **selector, pool="one"),
+        resource_slice(device("gpu-9", 0), node="", **selector, pool="two", name="more"),
+        requests=[request(count=2)],
+        labels={"rack": "a"},
+    )
+    assert isinstance(outcome, Allocated)
+    (found,) = outcome.claims
+    assert [(one.key, one.operator, one.values) for one in found.requirements] == [("rack", "In", ("a",))]
 
 
 def test_a_search_without_end_is_given_up() -> None:
