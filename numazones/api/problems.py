@@ -5,7 +5,6 @@ unknown fields and unknown names (``meta`` says why readers keep them).
 """
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -60,8 +59,8 @@ def _sentence(found: Any) -> str:
         said = _PATTERNS.get(pattern) or (_QUANTITY if "KMGTPE" in pattern else f"does not match {pattern}")
         said = f"{value} {said}"
     elif kind == "literal_error":
-        said = f"{value} is not one of {re.sub(chr(39), '', str(context.get('expected')))}"
-    elif kind == "string_too_short":
+        said = f"{value} is not one of {str(context['expected']).replace(chr(39), '')}"
+    elif kind in {"string_too_short", "too_short"}:
         said = "must not be empty"
     else:
         message = found["msg"]

@@ -25,6 +25,8 @@ OPERATOR = {"matchExpressions": [{"key": "a", "operator": "Is"}]}
         ({"limits": {"maxNoOfPodsToEvictTotal": True}}, "must be a whole number, not true"),
         ({"goals": {"shapes": {}}}, "spec.goals.shapes: must be a list, not {}"),
         ({"goals": {"shapes": [{"name": "a"}]}}, "spec.goals.shapes[0].resources is missing"),
+        ({"goals": {"shapes": [{"name": "", "resources": {}}]}}, "goals.shapes[0].name: must not be empty"),
+        ({"goals": {"shapes": [{"name": "a", "resources": {}}]}}, "shapes[0].resources: must not be empty"),
         (
             {"goals": {"shapes": [{"name": "a", "resources": {"cpu": "3X"}}]}},
             'spec.goals.shapes[0].resources.cpu: "3X" is not a quantity, such as 16',
@@ -45,6 +47,12 @@ def test_bad_field_of_a_policy_is_named_with_its_values(spec: dict[str, Any], me
         RebalancePolicy.from_api({"metadata": {"name": "p"}, "spec": spec}, strict=True)
     assert str(raised.value).startswith("RebalancePolicy p: spec")
     assert message in str(raised.value)
+
+
+def test_bad_status_of_a_condition_is_named_with_its_values() -> None:
+    status = {"conditions": [{"type": "Ready", "status": "Maybe"}]}
+    with pytest.raises(InvalidResource, match='status: "Maybe" is not one of True, False or Unknown'):
+        RebalancePolicy.from_api({"metadata": {"name": "p"}, "spec": {}, "status": status})
 
 
 def test_names_of_a_newer_writer_are_read() -> None:
