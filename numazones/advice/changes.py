@@ -120,18 +120,20 @@ def advise_on(pod: ClusterPod, node: ClusterNode, around: NodeContext | None = N
 
     Nothing where it would run as things are, or where its kubelet does not decide alone or is not known.
     """
-    if pod.admission is None or node.state is None:
+    state = node.state
+    if pod.admission is None or state is None:
         return ()
-    wanted = replace(pod, admission=newcomer(pod.admission), uid="", node="", phase="Pending")
+    asked = newcomer(pod.admission)
+    wanted = replace(pod, admission=asked, uid="", node="", phase="Pending")
     if _runs(wanted, node):
         return ()
     fenced = scheduling.placement_obstacles(wanted.constraints, node)
     if fenced:
         return tuple(_open_fences(wanted, node))
     found = (
-        *_other_requests(wanted, node),
-        *_evictions(wanted, node, around or NodeContext()),
-        *_other_settings(wanted, node),
+        *_other_requests(wanted, asked, node, state),
+        *_evictions(wanted, node, state, around or NodeContext()),
+        *_other_settings(wanted, node, state),
     )
     return in_order(found)
 
@@ -190,20 +192,17 @@ def _open_fences(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
 # What the pod asks for
 
 
-def _other_requests(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
+def _other_requests(pod: ClusterPod, asked: Pod, node: ClusterNode, state: Node) -> Iterator[Advice]:
     """Yield, per resource, the nearest request that would be admitted; then smaller ones for several."""
-    state = node.state
-    if state is None or pod.admission is None:
-        return
-    rounding = tuple(_whole_cores(pod, node, state))
+    rounding = tuple(_whole_cores(pod, asked, node, state))
     yield from rounding
     lacks = {lack.resource: lack for lack in scheduling.lacks(pod.requests, node)}
-    decision = _decision(state, pod.admission)
+    decision = _decision(state, asked)
     explanation = None if decision is None or decision.admitted else explain(decision)
     only = None if explanation is None or lacks else explanation.rejected_container
     found = bool(rounding)
-    demands = state.kubelet.reading(pod.admission).demands
-    for container, demand in zip(pod.admission.containers, demands, strict=True):
+    demands = state.kubelet.reading(asked).demands
+    for container, demand in zip(asked.containers, demands, strict=True):
         if only not in {None, "", container.name}:
             continue
         for resource, amount in managed_amounts(demand):
@@ -222,14 +221,12 @@ def _other_requests(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
         yield from _several_smaller(pod, node, state, explanation)
 
 
-def _whole_cores(pod: ClusterPod, node: ClusterNode, state: Node) -> Iterator[Advice]:
+def _whole_cores(pod: ClusterPod, asked: Pod, node: ClusterNode, state: Node) -> Iterator[Advice]:
     """Yield the next whole cores for all containers that request a part of one, if the pod runs with them."""
-    if pod.admission is None:
-        return
     changed, changes = pod, []
-    for container, asked, cpus in whole_cores(pod.admission, state):
+    for container, before, cpus in whole_cores(asked, state):
         changed = with_requests(changed, state, container, {CPU: cpus})
-        changes.append(_other_amount(CPU, cpus, asked, container))
+        changes.append(_other_amount(CPU, cpus, before, container))
     if changes and _runs(changed, node):
         yield Advice(Change.REQUEST, ChangeCost.ROUNDING, node.name, f"request {' and '.join(changes)}")
 
@@ -292,10 +289,9 @@ def _other_amount(resource: str, amount: int, before: int, container: str) -> st
 # Who else is there
 
 
-def _evictions(pod: ClusterPod, node: ClusterNode, around: NodeContext) -> Iterator[Advice]:
+def _evictions(pod: ClusterPod, node: ClusterNode, state: Node, around: NodeContext) -> Iterator[Advice]:
     """Yield the pods of which one alone would have to go: of the same namespace first, then the smallest."""
-    state = node.state
-    if state is None or not _runs(pod, node.with_pods(()).with_state(state.emptied)):
+    if not _runs(pod, node.with_pods(()).with_state(state.emptied)):
         return
     sizes = {other.uid: _size(other, state) for other in node.pods.values()}
     others = sorted(
@@ -347,9 +343,7 @@ def _size(other: ClusterPod, state: Node) -> tuple[int, int]:
 
 def _held(other: ClusterPod, node: ClusterNode, state: Node, pod: ClusterPod) -> str:
     """Say what a pod holds or has asked for of what the other one lacks: that first which is missing."""
-    if pod.admission is None:
-        return ""
-    decision = _decision(state, pod.admission)
+    decision = None if pod.admission is None else _decision(state, pod.admission)
     if decision is not None and not decision.admitted:
         found = explain(decision)
         held = dict(found.holders).get(other.kubelet_uid)
@@ -369,11 +363,8 @@ def _held(other: ClusterPod, node: ClusterNode, state: Node, pod: ClusterPod) ->
 # How the node is set
 
 
-def _other_settings(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
+def _other_settings(pod: ClusterPod, node: ClusterNode, state: Node) -> Iterator[Advice]:
     """Yield Topology Manager settings under which the node would take the pod, as it is and when drained."""
-    state = node.state
-    if state is None:
-        return
     config = state.config
     other = SCOPE_POD if config.topology_manager_scope == SCOPE_CONTAINER else SCOPE_CONTAINER
     looser = _LOOSER.get(config.topology_manager_policy, ())
