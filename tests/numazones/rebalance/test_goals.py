@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numazones.cluster.cluster import ClusterNode
 from numazones.placement import Unknown
 from numazones.placement.fragmentation import Shape
-from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, pending_goals
+from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, pending_goals, ungated_pods
 from tests.laws import examples
 from tests.numazones.rebalance.uncertain_nodes import approximate, not_ready
 
@@ -62,6 +62,40 @@ def test_a_pod_that_cannot_be_read_cannot_be_a_goal(build: Any) -> None:
         FitMore((Wanted("default/p", broken),))
     with pytest.raises(InvalidGoal, match="pod default/p cannot be read: odd"):
         pending_goals([broken])
+
+
+def containers(*amounts: dict[str, str]) -> dict[str, Any]:
+    return {
+        "containers": [
+            {"name": f"c{at}", "resources": {"requests": one, "limits": one}}
+            for at, one in enumerate(amounts)
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("amounts", "count"),
+    [
+        (({"cpu": "3", "memory": "1Gi"}, {"cpu": "3", "memory": "1Gi"}), 0),
+        (({"cpu": "2", "memory": "1Gi"}, {"cpu": "1", "memory": "1Gi"}), 2),
+        (({"cpu": "2", "memory": "1Gi", "vendor.example/nic": "0"},), 3),
+        (({},), 20),
+    ],
+)
+def test_node_counts_the_copies_that_its_kubelet_admits(
+    build: Any, amounts: tuple[dict[str, str], ...], count: int
+) -> None:
+    """The node has 3 and 4 CPUs free, and slots for 20 pods."""
+    goal = FitMore((Wanted("default/p", build.pod("p", 1, spec=containers(*amounts))),))
+    assert goal.worth(build.node("n1")) == (count,)
+
+
+def test_only_readable_ungated_pods_may_be_bound_at_any_time(build: Any) -> None:
+    waiting = replace(build.pod("a", 1), phase="Pending")
+    alike, unreadable = replace(waiting, name="b", uid="b"), replace(waiting, admission=None, problem="odd")
+    gated = build.pod("c", 2, spec={"schedulingGates": [{"name": "held"}]})
+    gone = [replace(build.pod("d", 3), deleting=True), replace(build.pod("e", 3), phase="Succeeded")]
+    assert ungated_pods([unreadable, waiting, alike, gated, *gone]) == (waiting,)
 
 
 @settings(max_examples=examples(40), deadline=None)

@@ -159,6 +159,32 @@ def test_devices_of_claims_are_nobodys_but_the_schedulers() -> None:
     assert (found.alignable, found.help) == (Alignable.UNKNOWN, ())
 
 
+def test_devices_without_cpus_are_on_their_own_numa_nodes() -> None:
+    dump = dump_with_claim("gpu-0", "gpu-1", cpus=0)
+    found = explained(situation_of(dump, dump.moment), "web")
+    assert found is not None
+    assert found.why[0] == (
+        "container main has gpu.example/gpu-0 on NUMA node 0; gpu.example/gpu-1 on NUMA node 1"
+    )
+
+
+def test_memory_that_spans_numa_nodes_is_named(build: Any) -> None:
+    kept = {
+        "memoryManagerPolicy": "Static",
+        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
+        "kubeReserved": {"memory": "924Mi"},
+    }
+    amounts = {"cpu": "2", "memory": "100Gi"}
+    resources = {"requests": amounts, "limits": amounts}
+    wide = build.pod("wide", 2, spec={"containers": [{"name": "c", "resources": resources}]})
+    found = explained(build.situation([build.put(build.node("n1", policy="best-effort", **kept), wide)]))
+    assert found is not None
+    assert (found.why[0], found.alignable) == (
+        "container c has 2 CPUs on NUMA node 0; memory: 50Gi on NUMA node 0 and 50Gi on NUMA node 1",
+        Alignable.NEVER,
+    )
+
+
 def test_nothing_is_said_of_a_pod_that_is_aligned(build: Any) -> None:
     assert explained(build.situation([spread(build, "best-effort", ("wide", 2))])) is None
 

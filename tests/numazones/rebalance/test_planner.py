@@ -71,6 +71,32 @@ def test_pod_that_fragments_a_zone_is_moved_where_it_fits(build: Any, broken: Ca
     assert outcome.plan.moves[0].why == "free CPUs on one NUMA node of n1 grow from 3 to 4"
 
 
+def test_pending_pod_is_confined_if_another_node_would_reject_it(
+    build: Any, broken: Callable[..., Any]
+) -> None:
+    """The scheduler would send 4 CPUs to n3, too, which has 2 + 3 free."""
+    big = replace(build.pod("big", 4), phase="Pending")
+    apart = build.put(build.node("n3", cpus=6), build.pod("c", 3), build.pod("d", 3))
+    for others, affinity in (([], ()), ([apart], ("n1",))):
+        outcome = plan(
+            pending_goals([big])[0], build.situation([*broken(), *others]), Policy(), expired=never
+        )
+        assert moves(outcome) == [("b", "n1", "n2")]
+        assert outcome.plan is not None
+        assert [(one.node, one.affinity) for one in outcome.plan.placements] == [("n1", affinity)]
+
+
+def test_pending_pods_that_fit_are_placed_next_to_the_others(build: Any, broken: Callable[..., Any]) -> None:
+    waiting = [replace(build.pod(f"big-{at}", 4, owner="big"), phase="Pending") for at in range(2)]
+    (goal,) = pending_goals(waiting)
+    outcome = plan(
+        goal, build.situation([*broken(), build.node("n3", zones=1, cpus=5)]), Policy(), expired=never
+    )
+    assert outcome.plan is not None
+    assert (outcome.plan.before, outcome.plan.after) == (1, 2)
+    assert sorted(one.node for one in outcome.plan.placements) == ["n1", "n3"]
+
+
 def test_nothing_is_moved_for_a_pod_that_fits_elsewhere(build: Any, broken: Callable[..., Any]) -> None:
     big = replace(build.pod("big", 4), phase="Pending")
     outcome = plan(pending_goals([big])[0], build.situation(broken(free=4)), Policy(), expired=never)

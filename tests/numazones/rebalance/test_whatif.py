@@ -9,6 +9,7 @@ from numazones.api.rebalance import EvictionLimits, RebalancePolicy
 from numazones.api.zones import zones_from_node
 from numazones.apimachinery.answer import document
 from numazones.cluster.dump import Dump, InvalidDump
+from numazones.object_faults import ObjectFault
 from numazones.placement.fragmentation import Shape
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.custom_resources import goals_of, policy_of, title
@@ -103,6 +104,16 @@ def test_plan_that_reaches_the_goal_is_not_called_unneeded(dump: dict[str, Any])
     answer = what_if(goal, situation_of(Dump.of(dump["items"]), NOW), policy, effort=1000)
     assert len(answer.plans) == 1
     assert answer.reason == "after this plan, there is nothing to do: the goal is reached"
+
+
+def test_report_names_its_limit_and_what_it_leaves_out(dump: dict[str, Any]) -> None:
+    goal = FitMore((Wanted.shape("large", Shape.parse("cpu=5")),))
+    policy = policy_of(RebalancePolicy.from_api(POLICY).spec, {})
+    situation = situation_of(Dump.of(dump["items"]), NOW)
+    situation.left_out.take(ObjectFault.about(ValueError("no digits"), situation.cluster.nodes["n1"]))
+    answer = what_if(goal, situation, policy, effort=1000, max_plans=1)
+    assert [move.pod.name for made in answer.plans for move in made.moves] == ["p0"]
+    assert answer.reason == "the search stopped after 1 plan; left out: node n1 (ValueError: no digits)"
 
 
 def test_a_dump_without_nodes_is_rejected() -> None:
