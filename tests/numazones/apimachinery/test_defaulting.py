@@ -72,10 +72,11 @@ def test_a_limit_range_fills_what_a_container_leaves_open() -> None:
     }
 
 
-def test_a_limit_range_of_another_namespace_says_nothing() -> None:
-    defaults = Defaults.of([limit_range("other", default={"cpu": "2"}, defaultRequest={"cpu": "1"})])
+@pytest.mark.parametrize("found", [limit_range("other", default={"cpu": "2"}), limit_range(type="Pod")])
+def test_limits_of_other_namespaces_and_pods_say_nothing_of_containers(found: dict[str, Any]) -> None:
     spec = {"containers": [container()]}
-    assert not created_spec(spec, namespace="team", defaults=defaults)["containers"][0]["resources"]
+    made = created_spec(spec, namespace="team", defaults=Defaults.of([found]))
+    assert not made["containers"][0].get("resources")
 
 
 def test_a_runtime_class_adds_overhead_selector_and_tolerations() -> None:
@@ -93,6 +94,24 @@ def test_a_runtime_class_adds_overhead_selector_and_tolerations() -> None:
     assert made["overhead"] == {"cpu": "250m", "memory": "128Mi"}
     assert made["nodeSelector"] == {"zone": "a", "kata": "yes"}
     assert made["tolerations"] == [{"key": "kata", "operator": "Exists"}]
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        {"overhead": {"podFixed": {"cpu": "1"}}},
+        {"scheduling": {"nodeSelector": {"kata": "yes"}}},
+        {"scheduling": {"tolerations": [{"operator": "Exists"}]}},
+        {},
+    ],
+)
+def test_runtime_class_adds_only_what_it_says(says: dict[str, Any]) -> None:
+    kata = {"kind": "RuntimeClass", "metadata": {"name": "kata"}, **says}
+    spec = {"runtimeClassName": "kata", "containers": [container()]}
+    made = created_spec(spec, namespace="team", defaults=Defaults.of([kata]))
+    said = {"overhead": says.get("overhead", {}).get("podFixed"), **says.get("scheduling", {})}
+    fields = ("overhead", "nodeSelector", "tolerations")
+    assert {name: made.get(name) for name in fields} == {name: said.get(name) for name in fields}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +136,7 @@ def test_priority_comes_from_the_class(spec: dict[str, Any], priority: int) -> N
 
 def test_pod_level_requests_default_to_the_containers_then_to_limits() -> None:
     spec = {
-        "resources": {"limits": {"cpu": "8", "memory": "16Gi"}},
+        "resources": {"limits": {"cpu": "8", "memory": "16Gi", "vendor.example/nic": "1"}},
         "initContainers": [
             {**container(requests={"cpu": "1"}), "restartPolicy": "Always"},
             container(requests={"cpu": "5"}),

@@ -99,6 +99,7 @@ def test_an_ordinary_annotation_of_16_kib_is_read() -> None:
         ("[0x1F, 0b11, 017, 1_000, -0, 0]", [31, 3, 15, 1000, 0, 0]),
         ("[1.5, .5, -1.e+3, .inf]", [1.5, 0.5, -1000.0, float("inf")]),
         ("1: a", {"1": "a"}),
+        ("[&one x, *one]", ["x", "x"]),
         ("a: &a {b: 1}\nc: {<<: *a, d: 2}", {"a": {"b": 1}, "c": {"b": 1, "d": 2}}),
         ("'" + "1" * 100 + "'", "1" * 100),
         ("1" * 70 + " apples", "1" * 70 + " apples"),
@@ -189,6 +190,24 @@ def test_lists_of_a_long_text_are_measured(part: int, monkeypatch: pytest.Monkey
         else:
             with pytest.raises(UnreadableDocument):
                 check_lists(content, DUMP, 1000)
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "said"),
+    [
+        ("[" + "1," * 9 + "1]", 10, None),
+        ("[" + "1," * 9 + "1]", 9, "more than 9"),
+        ("[1," * 30 + "1" + "]" * 30, 3, None),
+        ("[1," * 33 + "1" + "]" * 33, 3, "more than 32 levels deep"),
+        ("[" + "{}," * 1500 + "1]", 9, "more than 3,000 values"),
+    ],
+)
+def test_lists_beyond_a_bound_are_refused(text: str, most: int, said: str | None) -> None:
+    if said is None:
+        check_lists(text.encode(), ANNOTATION, most)
+    else:
+        with pytest.raises(UnreadableDocument, match=said):
+            check_lists(text.encode(), ANNOTATION, most)
 
 
 def test_what_is_compressed_is_bounded_unpacked() -> None:

@@ -85,6 +85,8 @@ JOBS = {
             {"components": [{"template": {"kind": "Job", "spec": {"parallelism": 2, "template": T}}}]},
             {"x/components[0]": 2},
         ),
+        ("Job", {"tasks": ["ps", T, {"name": "worker", **T}]}, {"x/tasks[1]": 1, "x/worker": 1}),
+        ("Tree", {"a": {"b": {"template": T}}}, {"x/a/b": 1}),
         ("NodeSet", {"replicas": 3, "slurmd": {"resources": {}}, "template": {"spec": {}}}, {}),
         ("VirtualMachine", {"template": {"spec": {"domain": {"cpu": {"cores": 8}}}}}, {}),
     ],
@@ -105,7 +107,7 @@ def test_pods_templates_and_lists_are_found() -> None:
             ("Pod", "a", 1),
             ("Pod", "b", 1),
         ]
-    nested = {"kind": "List", "items": [{"kind": "PodList", "items": items}]}
+    nested = {"kind": "List", "items": ["a", {"kind": "PodList", "items": items}]}
     assert [one.name for one in workloads(nested)] == ["a", "b"]
 
 
