@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from numazones.apimachinery.api_object import InvalidObject
 from numazones.dra.devices import Slice, numas_of, pools_of
 from tests.numazones.dra.building import device, resource_slice
 
@@ -97,6 +98,27 @@ def test_devices_may_say_for_themselves_which_node_they_are_in() -> None:
         device("gpu-0", nodeName="worker-7"), device("gpu-1"), node="", perDeviceNodeSelection=True
     )
     assert [one.node for one in Slice.from_api(body).devices] == ["worker-7", ""]
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"bindingConditions": [1]}, "bindingConditions is not a list of strings"),
+        ({"bindingConditions": "Ready"}, "bindingConditions must be a list, not str"),
+        (
+            {
+                "nodeSelector": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": 1, "operator": "Exists"}]}]
+                }
+            },
+            "nodeSelector has a key or operator that is not a string",
+        ),
+    ],
+)
+def test_fields_of_another_type_are_named(fields: dict[str, Any], problem: str) -> None:
+    body = resource_slice(device("gpu-0", **fields), node="", perDeviceNodeSelection=True)
+    with pytest.raises(InvalidObject, match=problem):
+        Slice.from_api(body)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from numazones.dra.claims import DeviceClaim
-from numazones.dra.uses import used_by, uses_of
+from numazones.dra.uses import claims_of, used_by, uses_of
 from tests.numazones.dra.building import claim, result
 
 
@@ -50,6 +50,13 @@ def test_containers_use_named_templated_and_extended_resource_claims() -> None:
         "io": {("team/made-x7k2p", "")},
         "log": {("team/extended-1", "container-1-request-0")},
     }
+
+
+def test_template_that_made_no_claim_gives_the_pod_none() -> None:
+    found = {one.name: one.claim or one.template for one in claims_of("team", SPEC, STATUS)}
+    assert found == {"named": "team/shared", "made": "team/made-x7k2p", "": "team/extended-1"}
+    before = {one.name: one.claim or one.template for one in claims_of("team", SPEC, {})}
+    assert before == {"named": "team/shared", "made": "team/template", "unneeded": "team/other"}
 
 
 @pytest.mark.parametrize(

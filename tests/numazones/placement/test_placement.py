@@ -10,12 +10,13 @@ import pytest
 from numazones.api.zones import zones_from_node
 from numazones.cluster.cluster import OTHER_MODEL, UNDECIDED, Cluster, ClusterNode, ClusterPod
 from numazones.cluster.dump import Dump
+from numazones.errors import NumazonesError
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.placement import UnreadableNode
 from numazones.placement.kubelet import KUBELET, KubeletPlacement
-from numazones.placement.model import NodeObjects
-from numazones.placement.models import model, model_shown
+from numazones.placement.model import NodeObjects, kubelet_verdict, runtime_verdict
+from numazones.placement.models import model, model_shown, with_setting
 from numazones.prediction.forecast import (
     ADMISSIBLE,
     INADMISSIBLE,
@@ -283,3 +284,44 @@ def test_numa_nodes_missing_from_the_machine_are_hidden_for_devices() -> None:
     placed = KubeletPlacement(one).admit(pod).placement.occupancy({"uid": "team/a"})
     (holder,) = placed.holders
     assert [held.numas for held in holder.devices] == [(0,)]
+
+
+@pytest.mark.parametrize("text", ["koordinator.scheduler", "koordinator.scheduler=", "koordinator.no=1"])
+def test_setting_of_no_model_is_refused_with_those_there_are(text: str) -> None:
+    with pytest.raises(NumazonesError) as error:
+        with_setting({}, text)
+    assert str(error.value).startswith(f"{text!r} is not a setting of a placement model; write one of these")
+    assert "koordinator.scheduler" in str(error.value)
+
+
+def test_later_setting_of_a_model_replaces_an_earlier_one() -> None:
+    first = with_setting({"a.b": "c"}, "koordinator.scheduler=one")
+    assert with_setting(first, "koordinator.scheduler=two") == {"a.b": "c", "koordinator.scheduler": "two"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "by_kubelet", "by_runtime"),
+    [
+        ({"phase": "Pending"}, None, None),
+        ({"phase": "Pending", "acknowledged": True}, "Admitted", None),
+        ({"phase": "Running"}, "Admitted", "Admitted"),
+        (
+            {"phase": "Failed", "reason": "TopologyAffinityError"},
+            "TopologyAffinityError",
+            "TopologyAffinityError",
+        ),
+        ({"phase": "Failed", "reason": "Evicted", "acknowledged": True}, "Admitted", "Admitted"),
+        (
+            {"phase": "Pending", "acknowledged": True, "create_error": "no CPU-slots"},
+            "Admitted",
+            "CreateContainerError",
+        ),
+        ({"phase": "Pending", "acknowledged": True, "create_error": "a mount failed"}, "Admitted", None),
+    ],
+)
+def test_verdict_is_read_from_the_status_of_a_pod(
+    fields: dict[str, Any], by_kubelet: str | None, by_runtime: str | None
+) -> None:
+    bound = ClusterPod("default", "p", "1", node="n1", **fields)
+    assert (kubelet_verdict(bound), runtime_verdict(bound, "cpu-slots")) == (by_kubelet, by_runtime)
+    assert kubelet_verdict(replace(bound, node="")) in {None, "TopologyAffinityError"}

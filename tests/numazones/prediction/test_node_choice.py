@@ -10,9 +10,20 @@ from hypothesis import strategies as st
 
 from numazones.apimachinery.resources import CPU
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.pod_kind import ALIGNMENT
 from numazones.placement import Unknown
 from numazones.placement.fragmentation import Shape
-from numazones.prediction.forecast import Forecast, NodeAnswer, PodKind, ask, beside, predict
+from numazones.prediction.forecast import (
+    ADMISSIBLE,
+    INADMISSIBLE,
+    UNKNOWN,
+    Forecast,
+    NodeAnswer,
+    PodKind,
+    ask,
+    beside,
+    predict,
+)
 from numazones.prediction.node_choice import ASKING, Chooser, NodeChoice, Ranking
 from numazones.prediction.room import pod_of_shape
 from numazones.whatif import trial
@@ -72,6 +83,48 @@ FULL = node("full", "cpu=14", "cpu=14")
 def test_each_way_chooses_its_node(text: str, choice: NodeChoice, expected: str | None) -> None:
     assert [len(one.pods) for one in (HALVES, WHOLE, FULL)] == [3, 1, 2]
     assert chosen(text, [HALVES, WHOLE, FULL], choice) == expected
+
+
+def test_node_that_went_is_forgotten() -> None:
+    chooser = Chooser(NodeChoice.EXACT)
+    assert chooser.choose(pod("cpu=12"), [HALVES, WHOLE]) is WHOLE
+    assert chooser.choose(pod("cpu=12"), [HALVES]) is None
+    assert chooser.choose(pod("cpu=12"), [HALVES, WHOLE]) is WHOLE
+
+
+@pytest.mark.parametrize(
+    ("text", "policy", "approximate", "verdict", "sentence"),
+    [
+        ("cpu=4", "best-effort", False, ADMISSIBLE, "1 of 1 nodes would admit it"),
+        (
+            "cpu=17",
+            "best-effort",
+            False,
+            INADMISSIBLE,
+            "CPUs, memory and devices on NUMA nodes 0-1: not aligned; the pod requires alignment",
+        ),
+        (
+            "cpu=4",
+            "single-numa-node",
+            True,
+            UNKNOWN,
+            (
+                "the node publishes no NUMAZones, so it is not known exactly where the pod's CPUs and "
+                "devices would be; the pod requires alignment"
+            ),
+        ),
+    ],
+)
+def test_pod_that_requires_alignment_needs_one_numa_node(
+    text: str, policy: str, verdict: str, sentence: str, *, approximate: bool
+) -> None:
+    there = node("n", policy=policy)
+    assert there.state is not None
+    found = predict(
+        replace(pod(text), annotations={ALIGNMENT: "required"}),
+        [there.with_state(there.state, approximate=approximate)],
+    )
+    assert (found.verdict, found.sentence.startswith(sentence)) == (verdict, True)
 
 
 @pytest.mark.parametrize("policy", ["single-numa-node", "best-effort"])

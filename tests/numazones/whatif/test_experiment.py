@@ -12,6 +12,7 @@ from numazones.cluster.cluster import ClusterNode
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.whatif.experiment import Estimate, Experiment, Variant, compare, make_runs, shape_of
 from numazones.whatif.machine_type import node_template
+from numazones.whatif.node_template import start_nodes
 from numazones.whatif.settings import parse
 from numazones.whatif.trial import TrialResult
 from numazones.whatif.workload import PodGroup, Recipe
@@ -57,6 +58,16 @@ def test_kubelet_that_cannot_start_is_reported_with_its_settings() -> None:
     with pytest.raises(InvalidConfiguration) as error:
         experiment("topologyManagerScope=node").check()
     assert str(error.value).startswith("with topologyManagerScope=node, the kubelet of m0 would not start: ")
+
+
+def test_variant_shows_the_settings_of_nodes_with_a_kubelet() -> None:
+    template = node_template(MACHINE, name="m0").with_settings(parse(["topologyManagerPolicy=restricted"]))
+    (started,) = start_nodes([node_template(MACHINE, name="m1")])
+    variant = Variant((), (template, started, ClusterNode("m2")))
+    assert [(name, found.topology_manager_policy) for name, found in variant.configurations] == [
+        ("m0", "restricted"),
+        ("m1", "single-numa-node"),
+    ]
 
 
 def outcome(admitted: int, *, arrived: int = 10, largest: int = 4) -> TrialResult:

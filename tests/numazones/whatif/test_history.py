@@ -153,6 +153,19 @@ def test_pod_that_a_restart_would_reject_is_no_difference() -> None:
     ]
 
 
+def test_running_pod_with_other_devices_is_named() -> None:
+    devices = building.gpus((0,), (0,), (1,))
+    fresh = Node.fresh(building.machine(), building.configuration(), devices)
+    pod = arrival("p", 2, gpus=1).pod
+    given = admit(fresh, pod.pod).node
+    held = [AlreadyRunning("team/p", pod, {}, {}, frozenset({name})) for name in ("gpu-0", "gpu-9")]
+    outcomes = replay(NodeInfo(given), devices, held, preference=Preference())
+    assert [one.differences for one in outcomes] == [
+        (),
+        ("devices: observed ['gpu-9'], in the state ['gpu-0']",),
+    ]
+
+
 def test_pod_of_a_kubelet_that_would_hang_is_named() -> None:
     many = tuple(NUMANode(numa, 16 * GI) for numa in range(34))
     machine = Machine(building.machine(1).cpus, many)
