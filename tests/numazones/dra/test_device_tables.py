@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+from numazones.dra.allocated import AllocatedDevices
 from numazones.dra.allocation import Outcome
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.cluster_devices import ClusterDevices
@@ -13,7 +14,7 @@ from numazones.dra.rules import AllocatorRules
 from numazones.dra.slices import AllocationNode
 from tests.numazones.dra.building import GPU, claim, device, device_class, resource_slice, result
 
-VERSION = "v1.36.3"
+VERSION, NEWER = "v1.36.3", "v1.36.4"
 CLASS = DeviceClass.from_api(device_class(GPU, f'device.driver == "{GPU}"'))
 ASKED = DeviceClaim.from_api(claim(name="asked"))
 NODES = ("a", "b", "c")
@@ -44,7 +45,8 @@ def random_slice(draw: random.Random, name: str) -> Slice:
 def random_claim(draw: random.Random, name: str) -> DeviceClaim:
     held = draw.sample(["gpu-0", "gpu-1", "gpu-2"], draw.randint(0, 2))
     where = {"pool": draw.choice([*NODES, "shared"])}
-    shares = {"shareID": name} if draw.random() < 0.3 else {}
+    shared: dict[str, Any] = {"shareID": name, "consumedCapacity": {"memory": "1Gi"}}
+    shares = shared if draw.random() < 0.3 else {}
     return DeviceClaim.from_api(claim(*(result(one, **where, **shares) for one in held), name=name))
 
 
@@ -65,7 +67,9 @@ def test_changing_objects_one_by_one_equals_reading_all_afresh() -> None:
         slices: dict[str, Slice] = {}
         claims: dict[str, DeviceClaim] = {}
         before: dict[str, Any] = {}
-        for _ in range(25):
+        for step in range(25):
+            if step == 12:
+                tables.take_version("b", NEWER)
             name = f"object-{draw.randint(0, 4)}"
             gone = draw.random() < 0.25
             if draw.random() < 0.6:
@@ -81,7 +85,9 @@ def test_changing_objects_one_by_one_equals_reading_all_afresh() -> None:
                 before = {}
                 continue
             ordered = sorted(slices.values(), key=lambda one: one.name)
-            fresh = ClusterDevices.of(ordered, [CLASS], claims.values(), version=VERSION)
+            fresh = ClusterDevices.of(
+                ordered, [CLASS], claims.values(), version=NEWER if step >= 12 else VERSION
+            )
             now = outcomes(current)
             assert now == outcomes(fresh)
             assert current.published.keys() == fresh.published.keys()
@@ -136,3 +142,23 @@ def test_the_newest_kubelet_decides_the_rules() -> None:
     tables.take_slice(None, Slice.from_api(resource_slice(device("g"))))
     assert tables.current is not None
     assert tables.current.version == "v1.35.1"
+
+
+def test_amounts_that_further_claims_take_are_added() -> None:
+    def held(name: str, memory: str, *, whole: str) -> DeviceClaim:
+        amounts: dict[str, Any] = {"shareID": name, "consumedCapacity": {"memory": memory}}
+        return DeviceClaim.from_api(claim(result("gpu-0", **amounts), result(whole), name=name))
+
+    claims = [
+        held("a", "1Gi", whole="gpu-1"),
+        held("b", "2Gi", whole="gpu-2"),
+        held("c", "4Gi", whole="gpu-3"),
+    ]
+    first, *more = (AllocatedDevices.of_claims([one]) for one in claims)
+    added = first
+    for one in more:
+        added = added.with_more(one)
+    together = AllocatedDevices.of_claims(claims)
+    assert {key: dict(taken) for key, taken in added.capacity.items()} == together.capacity
+    assert (set(added.devices), set(added.shared)) == (together.devices, together.shared)
+    assert first == AllocatedDevices.of_claims(claims[:1])
