@@ -47,7 +47,8 @@ def test_a_pod_with_cpus_near_the_device_is_named() -> None:
     near = replace(ClusterPod.from_api(body), node=NODE, phase="Running")
     assert near.admission is not None
     state = admit(node.state, near.admission).node
-    taken = node.with_pod(near).with_state(state)
+    shared = replace(near, name="shared", uid="shared", admission=None, requests={})
+    taken = node.with_pod(near).with_pod(shared).with_state(state)
     (line,) = advised([taken])
     assert line == (
         f"free the CPUs of team/near; the pod would then get {GPU}/gpu-0 on NUMA node 0, "
