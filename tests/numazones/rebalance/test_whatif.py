@@ -9,7 +9,7 @@ from numazones.api.rebalance import EvictionLimits, RebalancePolicy
 from numazones.api.zones import zones_from_node
 from numazones.apimachinery.answer import document
 from numazones.cluster.dump import Dump, InvalidDump
-from numazones.object_faults import ObjectFault
+from numazones.errors import ObjectFault
 from numazones.placement.fragmentation import Shape
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.custom_resources import goals_of, policy_of, title
