@@ -127,9 +127,8 @@ def advise_on(pod: ClusterPod, node: ClusterNode, around: NodeContext | None = N
     wanted = replace(pod, admission=asked, uid="", node="", phase="Pending")
     if _runs(wanted, node):
         return ()
-    fenced = scheduling.placement_obstacles(wanted.constraints, node)
-    if fenced:
-        return tuple(_open_fences(wanted, node))
+    if scheduling.placement_obstacles(wanted.constraints, node):
+        return tuple(_lift_constraints(wanted, node))
     found = (
         *_other_requests(wanted, asked, node, state),
         *_evictions(wanted, node, state, around or NodeContext()),
@@ -180,7 +179,7 @@ def _gets_devices(pod: ClusterPod, node: ClusterNode) -> bool:
 # What keeps the scheduler away
 
 
-def _open_fences(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
+def _lift_constraints(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
     """Yield what has to be done about labels, taints and a cordon, if nothing else is in the way."""
     found = unblocked(pod, node)
     if found is not None and _runs(found.pod, found.node):

@@ -92,7 +92,7 @@ _SAYS_SO = (_EVEN_WHEN_EMPTY, "on an empty node", "not a multiple of")
 _MAX_DEVICES = 512
 """Characters that a candidate has for its devices."""
 _MAX_BEHIND = 64
-"""Of so many fenced nodes it is asked what their kubelets would say, before a sentence is made about one."""
+"""Of so many closed nodes it is asked what their kubelets would say, before a sentence is made about one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -613,7 +613,7 @@ class Forecast:
         if not self._verdicts:
             return (Reason(NO_NODES, UNKNOWN_SOURCE, count=0, message="the cluster has no nodes"),)
         behind: NodeVerdict | None = None
-        if verdict == INADMISSIBLE and found[0].fenced:
+        if verdict == INADMISSIBLE and found[0].closed:
             behind = self._look_behind(found[0])
         return tuple(
             self._reason(group, behind if position == 0 else None) for position, group in enumerate(found)
@@ -636,9 +636,9 @@ class Forecast:
         )
 
     def _look_behind(self, group: ReasonGroup) -> NodeVerdict | None:
-        """Ask the kubelets of fenced nodes what they would say, and take a node for the nearest that admits.
+        """Ask the kubelets of closed nodes what they would say, and take a node for the nearest that admits.
 
-        Returns what the nearest node says, where nothing but fences keeps the scheduler from it.
+        Returns what the nearest node says, where nothing but such constraints keeps the scheduler from it.
         """
         if group.nearest.lacks:
             return None

@@ -2,15 +2,16 @@
 
 Several things keep a pod from several nodes, and people can change one at a time. What is said first is what
 has to change for the pod to run: a reason that holds on every node; otherwise that of the nodes which come
-nearest. Nodes that are closed to the pod by a cordon or a taint, or that it does not select, come last, for
-fences are there on purpose: a control plane would often take a pod that its workers cannot. Of the others, a
+nearest. Nodes that are closed to the pod by a cordon or a taint, or that it does not select, come last, as
+they are closed on purpose: a control plane would often take a pod that its workers cannot. Of the others, a
 node that would admit the pod now with its CPUs rounded up to whole cores is the nearest. One that could take
 the pod if others left is nearer than one that never could, and one that the scheduler may choose nearer than
 one that lacks amounts. After that, the fewer things are in the way the better, and what keeps the pod from
 more nodes counts more.
 
-Every node counts once, for one reason: the reason that all have in common, else the highest fence. The
-sentence about a reason names everything that is in the way on its nearest node.
+Every node counts once, for one reason: the reason that all have in common, else the one that keeps it
+farthest from taking the pod. The sentence about a reason names everything that is in the way on its nearest
+node.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -32,7 +33,7 @@ _ROUNDING, _POSSIBLE, _IMPOSSIBLE = range(3)
 """How a node could take the pod: with CPUs in whole cores, if other pods left, or not at all."""
 _REJECTED, _UNKNOWN, _LACKING, _CLOSED, _NOT_SELECTED = range(5)
 """How far a node is from taking the pod, by what stands in its way."""
-_FENCES = {
+_CLOSED_BY = {
     scheduling.UNSCHEDULABLE: _CLOSED,
     scheduling.UNTOLERATED: _CLOSED,
     scheduling.NOT_SELECTED: _NOT_SELECTED,
@@ -46,8 +47,8 @@ class SameVerdict:
     verdict: NodeVerdict
     keys: tuple[Key, ...]
     """Keys of everything in the way."""
-    fence: Key | None
-    """The highest of them; None: nothing is in the way."""
+    farthest: Key | None
+    """That of them with the greatest distance; None: nothing is in the way."""
     nearness: Nearness
     named_first: Nearness
     """Sort key of the nodes of a group, to name one."""
@@ -89,7 +90,7 @@ class ReasonGroup:
         return any(one.verdict.possible for one in self.alike if one.nearness[0] == closed)
 
     @property
-    def fenced(self) -> bool:
+    def closed(self) -> bool:
         """Return whether constraints keep the scheduler off the nodes, whatever amounts they have."""
         return _distance(self.key) >= _CLOSED
 
@@ -129,7 +130,7 @@ def groups(nodes: Collection[SameVerdict], *, unknown_first: bool) -> list[Reaso
     negative = [one for one in nodes if one.verdict.answer is not NodeAnswer.ADMITS]
     common = set() if len(negative) < len(nodes) else _common(negative)
     for one in negative:
-        key = max((key for key in one.keys if key in common), key=_distance) if common else one.fence
+        key = max((key for key in one.keys if key in common), key=_distance) if common else one.farthest
         if key is None:
             raise ValueError(f"a negative verdict gives no reason: {one.verdict}")
         group = found.get(key)
@@ -170,4 +171,4 @@ def _distance(key: Key) -> int:
     source, reason, _ = key
     if source == UNKNOWN_SOURCE:
         return _UNKNOWN
-    return _FENCES.get(reason, _LACKING) if source == SCHEDULER_SOURCE else _REJECTED
+    return _CLOSED_BY.get(reason, _LACKING) if source == SCHEDULER_SOURCE else _REJECTED

@@ -90,7 +90,7 @@ def nodes(*traits: str) -> list[ClusterNode]:
             ("cordoned", "tainted", "tainted"),
             scheduling.UNTOLERATED,
             2,
-            id="of fences of one kind the one that opens the most nodes",
+            id="of two closed kinds the one that opens the most nodes",
         ),
         pytest.param(
             {"cpu": 10},
@@ -271,7 +271,7 @@ def test_without_what_the_headline_names_the_pod_would_be_admitted(
     assert without(said, wanted, there).verdict == ADMISSIBLE, said.sentence
 
 
-def test_unknown_node_behind_a_fence_is_not_said_to_reject() -> None:
+def test_unknown_tainted_node_is_not_said_to_reject() -> None:
     gone = Unknown("LeaseExpired", "silent")
-    fenced = node("worker-1", "tainted").with_placement(gone)
-    assert predict(pod("p", cpu=4), [fenced]).sentence == scheduling.UNTOLERATED
+    tainted = node("worker-1", "tainted").with_placement(gone)
+    assert predict(pod("p", cpu=4), [tainted]).sentence == scheduling.UNTOLERATED

@@ -164,8 +164,8 @@ def test_shortage_of_the_selected_node_comes_before_unselected_nodes() -> None:
     assert predict(pod("a", cpu=4, nodeSelector=selected), [full, *nodes]).brief == (
         "Insufficient cpu: 4 requested, 1 free"
     )
-    fenced = [replace(node, taints=(taint,)) for node in nodes]
-    assert predict(pod("a", cpu=4), [full, *fenced]).brief == "Insufficient cpu: 4 requested, 1 free"
+    closed = [replace(node, taints=(taint,)) for node in nodes]
+    assert predict(pod("a", cpu=4), [full, *closed]).brief == "Insufficient cpu: 4 requested, 1 free"
     assert [reason.count for reason in lacking.reasons] == [4]
 
 
