@@ -200,7 +200,7 @@ def _other_requests(pod: ClusterPod, asked: Pod, node: ClusterNode, state: Node)
     explanation = None if decision is None or decision.admitted else explain(decision)
     only = None if explanation is None or lacks else explanation.rejected_container
     found = bool(rounding)
-    demands = state.kubelet.reading(asked).demands
+    demands = state.kubelet.demand_of(asked).demands
     for container, demand in zip(asked.containers, demands, strict=True):
         if only not in {None, "", container.name}:
             continue

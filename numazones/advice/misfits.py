@@ -90,36 +90,36 @@ def without_pods(node: Node) -> Node:
 
 def misfits(pod: Pod, empty: Node) -> Iterator[Misfit]:
     """Yield the requests of a pod that an empty node just misses."""
-    reading = empty.kubelet.reading(pod)
-    if not empty.kubelet.cpus.static or not reading.served:
+    pod_demand = empty.kubelet.demand_of(pod)
+    if not empty.kubelet.cpus.static or not pod_demand.served:
         return
-    uneven = list(_partial_cores(pod, empty, reading))
+    uneven = list(_partial_cores(pod, empty, pod_demand))
     yield from uneven
     if not uneven and empty.config.topology_manager_policy != POLICY_NONE:
-        yield from _wider_than_zone(pod, empty, reading)
+        yield from _wider_than_zone(pod, empty, pod_demand)
 
 
-def _partial_cores(pod: Pod, empty: Node, reading: PodDemand) -> Iterator[Misfit]:
+def _partial_cores(pod: Pod, empty: Node, pod_demand: PodDemand) -> Iterator[Misfit]:
     """Yield requests for a part of a core where the kubelet gives whole cores only."""
     manager = empty.kubelet.cpus
     per_core = manager.topology.cpus_per_core if manager.full_cores_only else 1
-    for container, demand in zip(pod.containers, reading.demands, strict=True):
+    for container, demand in zip(pod.containers, pod_demand.demands, strict=True):
         over = demand.cpus % per_core
         nearest = (demand.cpus + per_core - over, demand.cpus - over)
         if over:
             yield from _aligned_misfit(pod, empty, container, (CPU, demand.cpus), nearest, granule=per_core)
 
 
-def _wider_than_zone(pod: Pod, empty: Node, reading: PodDemand) -> Iterator[Misfit]:
+def _wider_than_zone(pod: Pod, empty: Node, pod_demand: PodDemand) -> Iterator[Misfit]:
     """Yield requests for a little more than one NUMA node has."""
     manager = empty.kubelet.cpus
     per_core = manager.topology.cpus_per_core if manager.full_cores_only else 1
     whole = empty.config.topology_manager_scope == SCOPE_POD
-    for container, demand in zip(pod.containers, reading.demands, strict=True):
+    for container, demand in zip(pod.containers, pod_demand.demands, strict=True):
         for resource, amount in managed_amounts(demand):
             if resource != CPU and not is_memory(resource):
                 continue
-            asked = dict(managed_amounts(reading.total if whole else demand)).get(resource, 0)
+            asked = dict(managed_amounts(pod_demand.total if whole else demand)).get(resource, 0)
             over = asked - _widest(empty, resource)
             if 0 < over <= max(1, asked // _LITTLE):
                 smaller = amount - over
@@ -133,11 +133,11 @@ def unpinned_containers(pod: Pod, node: Node) -> tuple[str, ...]:
     Empty where some container of the pod gets CPUs of its own. The static CPU manager pins whole numbers
     only; such a pod pays for Guaranteed and floats.
     """
-    reading = node.kubelet.reading(pod)
+    pod_demand = node.kubelet.demand_of(pod)
     if (
         not node.kubelet.cpus.static
-        or reading.qos is not QOSClass.GUARANTEED
-        or any(demand.cpus for demand in reading.demands)
+        or pod_demand.qos is not QOSClass.GUARANTEED
+        or any(demand.cpus for demand in pod_demand.demands)
     ):
         return ()
     return tuple(
@@ -149,7 +149,7 @@ def unpinned_containers(pod: Pod, node: Node) -> tuple[str, ...]:
 
 def shape_of(pod: Pod, node: Node) -> Shape | None:
     """Return what a pod asks of the managers of a node as a whole; None without exclusive CPUs."""
-    total = node.kubelet.reading(pod).total
+    total = node.kubelet.demand_of(pod).total
     return Shape(tuple(sorted(managed_amounts(total)))) if total.cpus else None
 
 

@@ -61,7 +61,7 @@ def whole_cores(pod: Pod, state: Node) -> tuple[tuple[str, int, int], ...]:
     """
     manager = state.kubelet.cpus
     per_core = manager.topology.cpus_per_core if manager.full_cores_only else 1
-    demands = state.kubelet.reading(pod).demands
+    demands = state.kubelet.demand_of(pod).demands
     return tuple(
         (container.name, demand.cpus, demand.cpus + -demand.cpus % per_core)
         for container, demand in zip(pod.containers, demands, strict=True)

@@ -155,7 +155,7 @@ def relevant(pod: ClusterPod) -> bool:
     admission = pod.admission
     if admission is None or _model_marks(admission) or pod.annotations.get(ALIGNMENT) == REQUIRED:
         return True
-    if any(admission.reading(level).qos is QOSClass.GUARANTEED for level in PodLevel):
+    if any(admission.demand(level).qos is QOSClass.GUARANTEED for level in PodLevel):
         return True
     asked = (*admission.containers, *(() if admission.resources is None else (admission.resources,)))
     return any(

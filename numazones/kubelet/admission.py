@@ -220,22 +220,22 @@ class Attempt:
         self.affinities: dict[str, Hint] = {}
         # Who is being served: a container's name, or "" for the pod as a whole.
         self.asking = ""
-        self.reading = self.kubelet.reading(pod)
+        self.pod_demand = self.kubelet.demand_of(pod)
         # The pod's containers, each with what it asks for.
-        self.members = list(zip(pod.containers, self.reading.demands, strict=True))
+        self.members = list(zip(pod.containers, self.pod_demand.demands, strict=True))
         self._demand: Demand | None = None
         self.serving: Manager | None = None
         self.gives_devices = bool(self.kubelet.devices.resources)
-        self.pins_cpus = self.reading.served and self.kubelet.cpus.static
-        guaranteed = self.reading.qos is QOSClass.GUARANTEED
-        self.pins_memory = self.reading.served and self.kubelet.memory.static and guaranteed
+        self.pins_cpus = self.pod_demand.served and self.kubelet.cpus.static
+        guaranteed = self.pod_demand.qos is QOSClass.GUARANTEED
+        self.pins_memory = self.pod_demand.served and self.kubelet.memory.static and guaranteed
         # Why a pod that is served as a whole would leave nothing to the containers that share.
         self.empty_pool: EmptySharedPool | None = None
 
     @property
     def demand(self) -> Demand:
         """The demand of the container, or of the pod as a whole, that is being served."""
-        return self._demand or self.reading.total
+        return self._demand or self.pod_demand.total
 
     def node(self) -> Node:
         """Return the node with what has been allocated so far."""
@@ -253,7 +253,7 @@ class Attempt:
         whole = None
         if topology.pod_scope:
             whole = self._merge(self._pod_hints())
-            if self.reading.managed:
+            if self.pod_demand.managed:
                 self._allocate_whole(whole)
                 return
         for container, demand in self.members:
@@ -275,7 +275,7 @@ class Attempt:
         return hint
 
     def _no_locality(self) -> str:
-        if not self.reading.managed:
+        if not self.pod_demand.managed:
             return _NO_LOCALITY
         return _NO_LOCALITY_OF_POD if self.kubelet.topology.pod_scope else _NO_LOCALITY_OF_CONTAINER
 
@@ -301,7 +301,7 @@ class Attempt:
         return hints
 
     def _pod_hints(self) -> list[ResourceHints]:
-        pod, total = self.pod, self.reading.total
+        pod, total = self.pod, self.pod_demand.total
         hints: list[ResourceHints] = []
         if self.gives_devices:
             hints.extend(self.kubelet.devices.pod_hints(self.devices, pod.uid, total.limits))
@@ -320,20 +320,20 @@ class Attempt:
             return unsatisfiable("cpu")
         requests = {container.name: demand.cpus for container, demand in self.members}
         return self.kubelet.cpus.pod_hints(
-            self.cpus, self.pod.uid, requests, self.reading.total.cpus, self.reusable_cpus
+            self.cpus, self.pod.uid, requests, self.pod_demand.total.cpus, self.reusable_cpus
         )
 
     def _empty_cpu_pool(self) -> EmptySharedPool | None:
         """Return why a pod as a whole leaves no CPUs to containers that share; None if it leaves some."""
-        if not self.reading.managed:
+        if not self.pod_demand.managed:
             return None
-        found = pod_level.empty_cpu_pool(self.members, self.reading.total.cpus)
+        found = pod_level.empty_cpu_pool(self.members, self.pod_demand.total.cpus)
         self.empty_pool = self.empty_pool or found
         return found
 
     def _empty_memory_pool(self, total: Requests) -> EmptySharedPool | None:
         """The same for memory."""
-        if not self.reading.managed:
+        if not self.pod_demand.managed:
             return None
         found = pod_level.empty_memory_pool(self.members, total)
         self.empty_pool = self.empty_pool or found
@@ -344,7 +344,7 @@ class Attempt:
 
         The Device Manager does nothing here: devices follow when the containers start.
         """
-        total = self.reading.total
+        total = self.pod_demand.total
         self.affinities = {container.name: hint for container in self.pod.containers}
         if self.pins_cpus and total.cpus:
             self.serving = Manager.CPU

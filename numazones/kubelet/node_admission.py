@@ -113,7 +113,7 @@ def _pressure(node: NodeInfo, pod: PodInfo) -> tuple[str, str, str] | None:
     if not node.pressures or pod.critical:
         return None
     if node.pressures == (_MEMORY_PRESSURE,) and (
-        node.state.kubelet.reading(pod.pod).qos is not QOSClass.BEST_EFFORT
+        node.state.kubelet.demand_of(pod.pod).qos is not QOSClass.BEST_EFFORT
         or pod.constraints.tolerates(_MEMORY_PRESSURE_TAINT)
     ):
         return None
@@ -305,7 +305,7 @@ def victims_for(node: NodeInfo, pod: PodInfo, needs: Needs) -> tuple[str, ...]:
     ranks: dict[QOSClass, list[str]] = {qos: [] for qos in QOSClass}
     for uid, other in node.pods.items():
         if pod.outranks(other):
-            ranks[node.state.kubelet.reading(other.pod).qos].append(uid)
+            ranks[node.state.kubelet.demand_of(other.pod).qos].append(uid)
     search = _Search(node)
     best_effort, burstable, guaranteed = (
         ranks[qos] for qos in (QOSClass.BEST_EFFORT, QOSClass.BURSTABLE, QOSClass.GUARANTEED)

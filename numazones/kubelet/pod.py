@@ -1,7 +1,7 @@
 """A core/v1 Pod as far as the kubelet's admission looks at it.
 
 What the kubelet's managers read out of it differs by release and gates where pod-level resources
-are set; every such reading (``numazones.kubelet.demand``) is made once, with the pod.
+are set; every such demand (``numazones.kubelet.demand``) is worked out once, with the pod.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,32 +75,32 @@ class Pod:
     """Of the runtime class, on top of the containers."""
     priority: int | None = None
 
-    _readings: tuple[PodDemand, ...] = field(init=False, compare=False, repr=False)
+    _demands: tuple[PodDemand, ...] = field(init=False, compare=False, repr=False)
     """One per level, or a single one where they are all alike."""
 
     def __post_init__(self) -> None:
         levels = _ALIKE if self.resources is None else _LEVELS
-        readings = [read(self.containers, self.resources, level, qos=self.qos_class) for level in levels]
-        object.__setattr__(self, "_readings", tuple(readings))
+        demands = [read(self.containers, self.resources, level, qos=self.qos_class) for level in levels]
+        object.__setattr__(self, "_demands", tuple(demands))
 
-    def reading(self, level: PodLevel = PodLevel.LEFT_ALONE) -> PodDemand:
+    def demand(self, level: PodLevel = PodLevel.LEFT_ALONE) -> PodDemand:
         """Return what a kubelet sees in the pod.
 
-        Who knows the node asks its kubelet instead (``Kubelet.reading``).
+        Who knows the node asks its kubelet instead (``KubeletManagers.demand_of``).
 
         Args:
             level: what the kubelet makes of pod-level resources; by default what the reference release does.
 
         >>> from numazones import build
-        >>> build.pod(cpu=2, memory="1Gi").reading().total.cpus
+        >>> build.pod(cpu=2, memory="1Gi").demand().total.cpus
         2
         """
-        return self._readings[0 if self.resources is None else _LEVELS.index(level)]
+        return self._demands[0 if self.resources is None else _LEVELS.index(level)]
 
     @property
     def qos(self) -> QOSClass:
         """QoS class as the API server sees it."""
-        return self.reading().qos
+        return self.demand().qos
 
     @classmethod
     def from_api(cls, pod: Mapping[str, Any]) -> "Pod":

@@ -37,11 +37,11 @@ class KubeletManagers:
     doubts: tuple[str, ...]
     """What is not certain about its decisions, see ``Release.doubts``."""
 
-    def reading(self, pod: Pod) -> PodDemand:
+    def demand_of(self, pod: Pod) -> PodDemand:
         """Return what its managers see in a pod."""
         if pod.resources is not None and pod.resources.empty and not self.reads_empty_pod_resources:
-            return pod.reading(PodLevel.DROPPED)
-        return pod.reading(self.pod_level)
+            return pod.demand(PodLevel.DROPPED)
+        return pod.demand(self.pod_level)
 
     @classmethod
     def start(

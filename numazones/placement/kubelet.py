@@ -464,11 +464,11 @@ def _numas(share: ContainerAllocation, numas: Mapping[int, CPUSet]) -> CPUSet:
 
 
 def _closeness(pod: Pod, node: Node) -> float:
-    reading = node.kubelet.reading(pod)
-    whole: tuple[Demand, ...] = (reading.total,)
+    pod_demand = node.kubelet.demand_of(pod)
+    whole: tuple[Demand, ...] = (pod_demand.total,)
     free = fragmentation.room(node)
     shares = [1.0]
-    for demand in whole if node.config.topology_manager_scope == SCOPE_POD else reading.demands:
+    for demand in whole if node.config.topology_manager_scope == SCOPE_POD else pod_demand.demands:
         needs = {**dict(demand.limits), **dict(demand.memory or ()), CPU: demand.cpus}
         bound = [(zones, needs[name]) for name, zones in free.items() if needs.get(name, 0) > 0]
         numas = {numa for zones, _ in bound for numa in zones}

@@ -67,7 +67,7 @@ def shape_of_pod(pod: ClusterPod) -> Shape | None:
     if pod.admission is None:
         return None
     try:
-        cpus = pod.admission.reading().total.cpus
+        cpus = pod.admission.demand().total.cpus
     except NumazonesError:
         return None
     if not cpus:

@@ -326,16 +326,16 @@ def _upper_bound(node: ClusterNode, example: ClusterPod, room: Mapping[str, Mapp
 
 
 def _upper_bound_of_zones(state: Node, pod: Pod, room: Mapping[str, Mapping[int, int]]) -> int:
-    reading = state.kubelet.reading(pod)
-    whole = reading.total
-    memory = (whole.memory or ()) if reading.qos is QOSClass.GUARANTEED else ()
+    demand = state.kubelet.demand_of(pod)
+    whole = demand.total
+    memory = (whole.memory or ()) if demand.qos is QOSClass.GUARANTEED else ()
     devices = [(name, count) for name, count in whole.limits if not _is_plain(name)]
     needs = [
         (room[name], amount)
         for name, amount in (("cpu", whole.cpus), *memory, *devices)
         if amount > 0 and name in room
     ]
-    if not needs or not reading.served or reading.managed:
+    if not needs or not demand.served or demand.managed:
         return _MAX_COUNTED
     if state.config.topology_manager_policy == SINGLE_NUMA_NODE and len(pod.containers) == 1:
         numas = {numa for zones, _ in needs for numa in zones}

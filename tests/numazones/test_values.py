@@ -13,7 +13,7 @@ from numazones.kubelet.cpu_topology import CPUTopology
 from tests.numazones.kubelet import building
 
 MACHINE, POD = building.machine(), building.pod("u", building.container("c"))
-EQUAL = [building.configuration(), MACHINE, POD, POD.reading(), quantity.parse("1Gi")]
+EQUAL = [building.configuration(), MACHINE, POD, POD.demand(), quantity.parse("1Gi")]
 VALUES = [*EQUAL, CPUTopology(MACHINE), building.node(), building.node().kubelet, admit(building.node(), POD)]
 
 

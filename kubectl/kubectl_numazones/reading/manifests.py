@@ -85,7 +85,7 @@ def read_manifest(path: Path) -> Manifest:
 def shared_pool_notes(templates: Iterable[TemplatePods]) -> Iterator[str]:
     """Yield a note on the pods to which kubelets give no exclusive CPUs, if there are any."""
     pods = [(one.name, one.pod.admission) for one in templates]
-    names = [name for name, pod in pods if pod is not None and not pod.reading().total.cpus]
+    names = [name for name, pod in pods if pod is not None and not pod.demand().total.cpus]
     if names:
         yield (
             f"{some_of(names)}: no exclusive CPUs: only Guaranteed pods that request whole CPUs get them. "

@@ -317,9 +317,9 @@ def _distinct(states: Iterable[Node]) -> list[Node]:
 def binds(pod: Pod, node: Node) -> bool:
     """Return whether the kubelet's managers would give the pod anything exclusive."""
     kubelet = node.kubelet
-    reading = kubelet.reading(pod)
-    if reading.served and kubelet.cpus.static and any(one.cpus for one in (reading.total, *reading.demands)):
+    demand = kubelet.demand_of(pod)
+    if demand.served and kubelet.cpus.static and any(one.cpus for one in (demand.total, *demand.demands)):
         return True
-    if reading.served and kubelet.memory.static and reading.qos is QOSClass.GUARANTEED:
+    if demand.served and kubelet.memory.static and demand.qos is QOSClass.GUARANTEED:
         return True
-    return any(name in kubelet.devices.resources for name, _ in reading.total.limits)
+    return any(name in kubelet.devices.resources for name, _ in demand.total.limits)

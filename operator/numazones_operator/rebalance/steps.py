@@ -458,5 +458,5 @@ def _pins(pod: ClusterPod) -> bool:
     admission = pod.admission
     if admission is None:
         return False
-    reading = admission.reading()
-    return reading.served and reading.qos is QOSClass.GUARANTEED and reading.total.cpus > 0
+    demand = admission.demand()
+    return demand.served and demand.qos is QOSClass.GUARANTEED and demand.total.cpus > 0

@@ -20,7 +20,7 @@ def test_pods_come_in_every_form_that_kubelets_treat_differently() -> None:
     assert len(forms) == 11
     pods = [Pod.from_api(body) for body in bodies]
     assert {pod.qos for pod in pods} == set(QOSClass)
-    assert not all(pod.reading().served for pod in pods)
+    assert not all(pod.demand().served for pod in pods)
     assert all(
         effective_requests(body) for body in bodies if body["metadata"]["labels"]["app"] != "besteffort"
     )

@@ -56,7 +56,7 @@ def test_a_template_with_limits_only_makes_a_guaranteed_pod() -> None:
     pod = ClusterPod.from_api({"metadata": {"name": "p", "uid": "u"}, "spec": spec})
     assert pod.admission is not None
     assert pod.admission.qos is QOSClass.GUARANTEED
-    assert [demand.cpus for demand in pod.admission.reading().demands] == [4]
+    assert [demand.cpus for demand in pod.admission.demand().demands] == [4]
     assert pod.requests["cpu"] == 4000
 
 

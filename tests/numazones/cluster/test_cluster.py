@@ -85,7 +85,7 @@ def test_of_a_pod_only_what_some_rule_needs_is_kept() -> None:
     assert kept.volume_claims == ("data",)
     assert kept.constraints.scheduling_gates == ("numazones.io/admission",)
     assert kept.admission is not None
-    assert kept.admission.reading().total.cpus == 1
+    assert kept.admission.demand().total.cpus == 1
     assert kept.problem == ""
 
 

@@ -35,7 +35,7 @@ def test_pods_read_with_shared_parts_equal_those_read_alone(seed: int) -> None:
         assert shared == alone
         assert isinstance(shared.admission, Pod)
         assert alone.admission is not None
-        assert shared.admission.reading() == alone.admission.reading()
+        assert shared.admission.demand() == alone.admission.demand()
 
 
 def test_pod_that_cannot_be_read_stays_so_beside_its_template() -> None:

@@ -238,7 +238,7 @@ def test_empty_pod_level_resources_decide_nothing_since_1_37(
     spec = {"containers": [container("c", 2)], "resources": resources}
     empty = Pod.from_api({"metadata": {"name": "web", "uid": "web"}, "spec": spec})
     start = node(version=version)
-    assert start.kubelet.reading(empty).qos == qos
+    assert start.kubelet.demand_of(empty).qos == qos
     assert admit(start, empty).containers["c"].cpus.bit_count() == cpus
 
 
@@ -246,7 +246,7 @@ def test_the_gate_restores_what_empty_pod_level_resources_did() -> None:
     spec = {"containers": [container("c", 2)], "resources": {}}
     empty = Pod.from_api({"metadata": {"name": "web", "uid": "web"}, "spec": spec})
     start = node(version="1.37", gates={"PodLevelResourcesFixKubeletQOSClass": False})
-    assert start.kubelet.reading(empty).qos == "BestEffort"
+    assert start.kubelet.demand_of(empty).qos == "BestEffort"
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_init_containers_count_for_the_qos_class() -> None:
 
 def test_the_status_tells_the_qos_class_first() -> None:
     told = pod(asks("a", {"cpu": "2"}), status={"qosClass": "Guaranteed"})
-    assert (told.qos, told.reading().demands[0].cpus) == (QOSClass.GUARANTEED, 2)
+    assert (told.qos, told.demand().demands[0].cpus) == (QOSClass.GUARANTEED, 2)
 
 
 def whole(*containers: dict[str, Any], cpu: str = "4", memory: str = "4Gi") -> Pod:
@@ -73,7 +73,7 @@ def whole(*containers: dict[str, Any], cpu: str = "4", memory: str = "4Gi") -> P
 def test_kubelets_make_different_things_of_pod_level_resources(
     level: PodLevel, qos: QOSClass, cpus: list[int]
 ) -> None:
-    read = whole(equal("own", cpu="2", memory="1Gi"), asks("other", {"cpu": "1"})).reading(level)
+    read = whole(equal("own", cpu="2", memory="1Gi"), asks("other", {"cpu": "1"})).demand(level)
     assert read.qos is qos
     assert read.served == (level not in {PodLevel.LEFT_ALONE, PodLevel.LEFT_ALONE_UNSEEN})
     assert [demand.cpus for demand in read.demands] == cpus
@@ -83,14 +83,14 @@ def test_kubelets_make_different_things_of_pod_level_resources(
 
 def test_pod_without_pod_level_resources_is_equal_on_all_kubelets() -> None:
     plain = pod(equal("a", cpu="2", memory="1Gi"))
-    assert {plain.reading(level) for level in PodLevel} == {plain.reading()}
+    assert {plain.demand(level) for level in PodLevel} == {plain.demand()}
 
 
 def test_an_empty_field_decides_the_qos_class_and_no_more() -> None:
     empty = pod(equal("a", cpu="2", memory="1Gi"), spec={"resources": {}})
-    assert (empty.qos, empty.reading().served) == (QOSClass.BEST_EFFORT, True)
-    assert not empty.reading(PodLevel.MANAGED).managed
-    assert empty.reading(PodLevel.DROPPED).qos is QOSClass.GUARANTEED
+    assert (empty.qos, empty.demand().served) == (QOSClass.BEST_EFFORT, True)
+    assert not empty.demand(PodLevel.MANAGED).managed
+    assert empty.demand(PodLevel.DROPPED).qos is QOSClass.GUARANTEED
 
 
 def test_limits_of_one_resource_alone_make_no_guarantee() -> None:
@@ -98,9 +98,9 @@ def test_limits_of_one_resource_alone_make_no_guarantee() -> None:
 
 
 def test_pod_total_has_no_fractional_cpus_and_no_empty_types() -> None:
-    read = whole(asks("a"), cpu="2500m").reading(PodLevel.MANAGED)
+    read = whole(asks("a"), cpu="2500m").demand(PodLevel.MANAGED)
     assert (read.total.cpus, read.total.memory) == (0, (("memory", 4 << 30),))
-    odd = whole(asks("a"), memory="1.5Gi").reading(PodLevel.MANAGED)
+    odd = whole(asks("a"), memory="1.5Gi").demand(PodLevel.MANAGED)
     assert odd.total.memory is None
 
 
@@ -122,13 +122,13 @@ def test_pod_total_is_the_larger_of_startup_and_running() -> None:
     running = pod(
         one("a", "2"), one("b", "2"), init=(one("side", "1", restartPolicy="Always"), one("i", "3"))
     )
-    assert running.reading().total.cpus == 5
-    assert dict(running.reading().total.limits)["vendor/gpu"] == 5
-    assert running.reading().total.memory == (("memory", 3 << 30),)
+    assert running.demand().total.cpus == 5
+    assert dict(running.demand().total.limits)["vendor/gpu"] == 5
+    assert running.demand().total.memory == (("memory", 3 << 30),)
     peak = pod(
         one("a", "2"), init=(one("early", "4"), one("side", "1", restartPolicy="Always"), one("late", "4"))
     )
-    assert peak.reading().total.cpus == 5
+    assert peak.demand().total.cpus == 5
 
 
 def test_memory_types_of_only_init_containers_are_not_in_total() -> None:
@@ -136,15 +136,15 @@ def test_memory_types_of_only_init_containers_are_not_in_total() -> None:
         equal("a", cpu="1", memory="1Gi"),
         init=(equal("i", cpu="1", memory="1Gi", **{"hugepages-2Mi": "4Mi"}),),
     )
-    assert read.reading().total.memory == (("memory", 1 << 30),)
-    assert dict(read.reading().demands[0].memory or ())["hugepages-2Mi"] == 4 << 20
+    assert read.demand().total.memory == (("memory", 1 << 30),)
+    assert dict(read.demand().demands[0].memory or ())["hugepages-2Mi"] == 4 << 20
 
 
 def test_an_amount_that_cannot_be_converted_leaves_the_memory_open() -> None:
     read = pod(equal("a", cpu="1", memory="1.5Gi"), equal("b", cpu="1", memory="1Gi"))
-    assert read.reading().demands[0].memory is None
-    assert read.reading().demands[1].memory == (("memory", 1 << 30),)
-    assert read.reading().total.memory is None
+    assert read.demand().demands[0].memory is None
+    assert read.demand().demands[1].memory == (("memory", 1 << 30),)
+    assert read.demand().total.memory is None
 
 
 def test_a_manifest_gets_the_defaults_of_the_api_server() -> None:
@@ -154,7 +154,7 @@ def test_a_manifest_gets_the_defaults_of_the_api_server() -> None:
     }
     read = Pod.from_manifest(manifest)
     assert read.qos is QOSClass.GUARANTEED
-    assert read.reading().demands[0].memory == (("memory", 3 << 29),)
+    assert read.demand().demands[0].memory == (("memory", 3 << 29),)
     assert Pod.from_api(manifest).qos is QOSClass.BURSTABLE
 
 
@@ -214,5 +214,5 @@ def test_pod_of_a_known_template_is_renamed_without_rereading() -> None:
     renamed = template.with_metadata(metadata)
     assert (renamed.name, renamed.namespace, renamed.uid) == ("q", "n", "static")
     assert (renamed.labels, renamed.created) == ((("app", "db"),), "2026-01-31T08:00:00Z")
-    assert renamed.reading() is template.reading()
+    assert renamed.demand() is template.demand()
     assert template.uid != renamed.uid
