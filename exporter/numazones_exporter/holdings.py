@@ -171,7 +171,7 @@ def _memory(
     if observation.memory_manager is not None:
         tables = _MemoryTables(observation)
         for uid in sorted(ended):
-            tables.release(assignments[uid])
+            tables.free(assignments[uid])
         return tables.assigned_memory(), []
     if observation.podresources is not None:
         return _memory_of_podresources(observation, joined)
@@ -195,14 +195,14 @@ class _MemoryTables:
             for kind, table in node.memory.items():
                 self._assigned[numa, kind] = table.reserved
 
-    def release(self, containers: Mapping[str, ContainerResources]) -> None:
-        """Give back what a pod holds; pod-level blocks stand for those of the pod's containers."""
+    def free(self, containers: Mapping[str, ContainerResources]) -> None:
+        """Free what a pod holds; pod-level blocks stand for those of the pod's containers."""
         whole = containers.get(POD)
         for resources in [whole] if whole is not None else containers.values():
             for block in resources.memory:
-                self._release(block)
+                self._free(block)
 
-    def _release(self, block: Block) -> None:
+    def _free(self, block: Block) -> None:
         left = block.size
         for numa in cpuset.ids(block.affinity):
             if numa not in self._assignments:

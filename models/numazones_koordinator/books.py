@@ -59,7 +59,7 @@ class Books:
 
     def add(self, uid: str, given: Allocation, topology: CPUTopology) -> "Books":
         """Return the books with a pod's allocation, which replaces an earlier one of that pod."""
-        books = self.release(uid, topology)
+        books = self.remove(uid, topology)
         shared = dict(books.shared)
         for cpu in cpuset.ids(books.used & given.cpus):
             shared[cpu] = shared.get(cpu, 1) + 1
@@ -85,7 +85,7 @@ class Books:
             recorded=recorded,
         )
 
-    def release(self, uid: str, topology: CPUTopology) -> "Books":
+    def remove(self, uid: str, topology: CPUTopology) -> "Books":
         """Return the books without a pod's allocation; unknown pods change nothing."""
         given = self.pods.get(uid)
         if given is None:

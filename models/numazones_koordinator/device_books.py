@@ -61,7 +61,7 @@ class DeviceBooks:
                 minors[minor] = plus(minors.get(minor, {}), resources)
         return DeviceBooks(self.inventory, used, {**self.pods, pod: given})
 
-    def release(self, pod: tuple[str, str]) -> "DeviceBooks":
+    def remove(self, pod: tuple[str, str]) -> "DeviceBooks":
         """Return the books without what a pod was given; unknown pods change nothing."""
         if pod not in self.pods:
             return self

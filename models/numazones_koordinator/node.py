@@ -124,7 +124,7 @@ class Node:
     def remove_record(self, uid: str) -> "Node":
         """Return the node without the allocation of a pod that was not placed in the end."""
         topology = self.host.topology
-        return self if topology is None else replace(self, books=self.books.release(uid, topology))
+        return self if topology is None else replace(self, books=self.books.remove(uid, topology))
 
     def record_devices(self, pod: Pod, given: DeviceAllocation) -> "Node":
         """Return the node with devices given to a pod."""
@@ -143,8 +143,8 @@ class Node:
             requested[name] -= amount
         return replace(
             self,
-            books=self.books if topology is None else self.books.release(uid, topology),
-            devices=None if self.devices is None else self.devices.release(member.key),
+            books=self.books if topology is None else self.books.remove(uid, topology),
+            devices=None if self.devices is None else self.devices.remove(member.key),
             members={other: kept for other, kept in self.members.items() if other != uid},
             requested=requested,
         )

@@ -76,7 +76,7 @@ def remove_pod(node: Node, sandbox: str) -> Node:
 
 
 def create(node: Node, sandbox: str, spec: ContainerSpec) -> Outcome:
-    """Create a container and start it; an older one of the same name is released first.
+    """Create a container and start it; an older one of the same name is removed first.
 
     Raises:
         UnmodelledFeature, PluginCrash: the plugin's answer is not known, or there is none.
@@ -85,7 +85,7 @@ def create(node: Node, sandbox: str, spec: ContainerSpec) -> Outcome:
     known = change.learn(node.sandboxes[sandbox], spec)
     old = change.names.pop(known.full_name, None)
     if old is not None:
-        change.release(old)
+        change.remove(old)
     try:
         change.place(known)
     except Rejection as rejection:
@@ -103,7 +103,7 @@ def stop(node: Node, container: str) -> Outcome:
     change = Change(node, container)
     if change.names.get(known.full_name) == container:
         del change.names[known.full_name]
-    change.release(container)
+    change.remove(container)
     del change.containers[container]
     change.updates.pop(container, None)
     return change.outcome()
@@ -150,12 +150,12 @@ class Change:
         self.followers |= grant.kind is not CPUType.RESERVED
         return grant
 
-    def release(self, container: str) -> None:
+    def remove(self, container: str) -> None:
         """Take back what a container holds."""
         self.freeze(container)
         grant = self.books.remove(container)
         if grant is not None:
-            self.memory = self.policy.memory.release(self.memory, container)
+            self.memory = self.policy.memory.remove(self.memory, container)
             self.followers |= grant.kind is not CPUType.RESERVED
 
     def freeze(self, container: str) -> None:

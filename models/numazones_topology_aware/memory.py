@@ -3,7 +3,7 @@
 A zone is over-committed if the requests whose zones lie inside it add up to more than it holds. Then
 requests are moved to larger zones, the least important and youngest first; that changes where *other*
 containers may allocate. Every offer, also one that is not taken, leaves the zones that it touched
-behind as empty ones until the next commit or release, and these take part in the following checks.
+behind as empty ones until the next commit or removal, and these take part in the following checks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -156,7 +156,7 @@ class MemoryAllocator:
         _count(own, claim, 1)
         return MemoryState(claims, _sums(own), own, state.clock + 1)
 
-    def release(self, state: MemoryState, owner: str) -> MemoryState:
+    def remove(self, state: MemoryState, owner: str) -> MemoryState:
         """Return the state without a container's claim; containers without one change nothing."""
         if owner not in state.claims:
             return state

@@ -31,7 +31,7 @@ _BY_TYPE = (("DRAM_MEMS", DRAM), ("PMEM_MEMS", PMEM), ("HBM_MEMS", HBM))
 def resize(node: Node, container: str, update: CGroup) -> Outcome:
     """Change a running container's resources; amounts of 0 keep what was.
 
-    A resize that fails costs the container its grant: the old one is released first and not restored.
+    A resize that fails costs the container its grant: the old one is removed first and not restored.
 
     Raises:
         UnmodelledFeature, PluginCrash: as ``create``.
@@ -49,7 +49,7 @@ def resize(node: Node, container: str, update: CGroup) -> Outcome:
     before = node.grants.get(container)
     known = replace(known, resized=wants)
     change.containers[container] = known
-    change.release(container)
+    change.remove(container)
     try:
         change.place(known, hinted_pool=None if before is None else node.pools[before.pool].name)
     except Rejection as rejection:
@@ -134,7 +134,7 @@ def _apply(node: Node, config: Configuration) -> Outcome:
     empty = replace(node, policy=policy, cpus=CPUState.initial(policy.tree), containers=frozen, grants={})
     change = Change(empty, "")
     for copy in copies:
-        change.memory = policy.memory.release(change.memory, copy.container)
+        change.memory = policy.memory.remove(change.memory, copy.container)
     if not all(_reinstate(change, copy) for copy in sorted(copies, key=_least_flexible)):
         pools = policy.tree.pools
         errors = _place_anew(change, {copy.container: pools[copy.pool].name for copy in copies})
@@ -198,7 +198,7 @@ def _place_anew(change: Change, pools: dict[str, str]) -> list[Rejection]:
     """Place all containers (with their pools' names) again, the most important first; returns rejections."""
     ordered = sorted(pools, key=lambda name: _importance(change.containers[name]))
     for name in ordered:
-        change.release(name)
+        change.remove(name)
     errors = []
     for name in ordered:
         try:

@@ -86,13 +86,13 @@ def test_claim_larger_than_all_memory_gets_no_offer() -> None:
     assert not state.claims
 
 
-def test_empty_zones_are_gone_with_the_next_commit_or_release() -> None:
+def test_empty_zones_are_gone_with_the_next_commit_or_removal() -> None:
     memory = allocator()
     _, _, state = take(memory, MemoryState(), "a", 5, "0")
     _, _, state = take(memory, state, "b", 1, "1")
     assert set(state.zones) == {cpuset.parse("1")}
-    assert memory.release(state, "b").zones == {}
-    assert memory.release(state, "unknown") is state
+    assert memory.remove(state, "b").zones == {}
+    assert memory.remove(state, "unknown") is state
 
 
 def test_one_owner_has_one_claim() -> None:
