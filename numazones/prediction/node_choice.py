@@ -137,7 +137,7 @@ class Chooser:
 
     def __init__(self, choice: NodeChoice, shapes: Sequence[Shape] = ()) -> None:
         self._ranking = Ranking(choice, tuple(shapes))
-        self._asked: OrderedDict[PodKind, _Asked] = OrderedDict()
+        self._kinds: OrderedDict[PodKind, _KindVerdicts] = OrderedDict()
         """The kind asked about last is at the end."""
 
     def choose(self, pod: ClusterPod, nodes: Iterable[ClusterNode]) -> ClusterNode | None:
@@ -157,21 +157,21 @@ class Chooser:
         if kind is None:
             return None
         by_name = {node.name: node for node in nodes}
-        verdicts = self._about(kind).verdicts(by_name)
+        verdicts = self._verdicts_on(kind).verdicts(by_name)
         admitting = {name: one for name, one in verdicts.items() if one.answer is NodeAnswer.ADMITS}
         keys = self._ranking.keys(pod, admitting, by_name.get)
         best = min(keys, key=keys.__getitem__, default=None)
         return None if best is None else by_name[best]
 
-    def _about(self, kind: PodKind) -> "_Asked":
-        asked = self._asked.pop(kind, None) or _Asked(kind)
-        if len(self._asked) >= _KINDS:
-            self._asked.popitem(last=False)
-        self._asked[kind] = asked
-        return asked
+    def _verdicts_on(self, kind: PodKind) -> "_KindVerdicts":
+        verdicts = self._kinds.pop(kind, None) or _KindVerdicts(kind)
+        if len(self._kinds) >= _KINDS:
+            self._kinds.popitem(last=False)
+        self._kinds[kind] = verdicts
+        return verdicts
 
 
-class _Asked:
+class _KindVerdicts:
     """The verdicts on one kind of pod."""
 
     def __init__(self, kind: PodKind) -> None:

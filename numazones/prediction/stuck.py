@@ -81,7 +81,7 @@ class PodCounts:
             (self.fitting, "fits and is about to get a node", "fit and are about to get a node"),
             (self.rejected, "was rejected and stays until deleted", "were rejected and stay until deleted"),
         )
-        return "; ".join(filter(None, (", ".join(_said(stuck)), *_said(others))))
+        return "; ".join(filter(None, (", ".join(_phrases(stuck)), *_phrases(others))))
 
     @property
     def sentence(self) -> str:
@@ -91,5 +91,5 @@ class PodCounts:
         return f"{self.headline}{':' if self.stuck else ';'} {self.details}"
 
 
-def _said(parts: Iterable[tuple[int, str, str]]) -> Iterator[str]:
+def _phrases(parts: Iterable[tuple[int, str, str]]) -> Iterator[str]:
     return (f"{count} {one if count == 1 else many}" for count, one, many in parts if count)

@@ -84,7 +84,7 @@ def _follow(source: Source, plans: list[PendingPlan], seconds: float) -> int:
         async with await connect(source) as client, asyncio.timeout(seconds):
             async for plan in progress.changes(client, plans):
                 ended[plan.name] = plan
-                click.echo(progress.said(plan))
+                click.echo(progress.line_of(plan))
             async for line in progress.arrivals(client, ended.values()):
                 click.echo(line)
 

@@ -64,7 +64,7 @@ def events_about(client: "Client", kind: str, namespace: str, names: Sequence[st
                 async for page in pages:
                     found += page.items
             except APIError as error:
-                return [_said(str(error))]
+                return [_not_read(str(error))]
         return found
 
     return ask
@@ -80,7 +80,7 @@ def events_in(said: Iterable[Object], kind: str, namespace: str, names: Sequence
     return look
 
 
-def _said(message: str) -> Object:
+def _not_read(message: str) -> Object:
     """Something to show in place of events that cannot be had."""
     return {"metadata": {}, "type": "Warning", "reason": "NotRead", "message": message}
 

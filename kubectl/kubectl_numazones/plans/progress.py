@@ -81,6 +81,6 @@ def _waits_for(pod: dict[str, Any]) -> str:
     return f"waiting for its gate {gates[0]}" if gates else "waiting for its scheduler"
 
 
-def said(plan: PendingPlan) -> str:
+def line_of(plan: PendingPlan) -> str:
     """Say in a line how far a plan is."""
     return f"{plan.name}: {plan.phase}{f' ({plan.status.message})' if plan.status.message else ''}"

@@ -22,7 +22,7 @@ def reports_about(pods: Collection[ClusterPod], seen: ClusterView, source: Sourc
     """Return events and AdmissionPredictions by UID of their pod, as far as they may be read."""
     items: Iterable[Object] = seen.said
     if pods and not source.files:
-        items = run_until_complete(_list_said(pods, source))
+        items = run_until_complete(_list_reports(pods, source))
     by_name = {(pod.namespace, pod.name): pod for pod in pods}
     found: dict[str, list[Object]] = {pod.uid: [] for pod in pods}
     for item in items:
@@ -45,13 +45,13 @@ def reference_of(event: Object) -> Object:
     return event.get("involvedObject") or event.get("regarding") or {}
 
 
-async def _list_said(pods: Collection[ClusterPod], source: Source) -> list[Object]:
+async def _list_reports(pods: Collection[ClusterPod], source: Source) -> list[Object]:
     async with await connect(source) as client:
-        return [item async for item in _said(client, pods)]
+        return [item async for item in _reports(client, pods)]
 
 
-async def _said(client: "Client", pods: Collection[ClusterPod]) -> AsyncIterator[Object]:
-    """Yield what is said about one pod, or in the namespaces of several; answers do without it."""
+async def _reports(client: "Client", pods: Collection[ClusterPod]) -> AsyncIterator[Object]:
+    """Yield the reports about one pod, or in the namespaces of several; answers do without them."""
     one = next(iter(pods)) if len(pods) == 1 else None
     events = "involvedObject.kind=Pod" if one is None else f"involvedObject.name={one.name}"
     predictions = "" if one is None else f"metadata.name={one.name}"
