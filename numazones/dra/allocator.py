@@ -42,7 +42,7 @@ from numazones.dra.claims import ALL, EXACT_COUNT, DeviceClaim, DeviceRequest, R
 from numazones.dra.constraints import state
 from numazones.dra.counters import Counters
 from numazones.dra.device_classes import DeviceClass
-from numazones.dra.devices import Reach
+from numazones.dra.devices import NodeAccess
 from numazones.dra.rules import CONSUMABLE, PRIORITIZED_LIST, AllocatorRules
 from numazones.dra.search import MOST_RESULTS, Ask, Chosen, DeviceSearch, Offer, SearchGivenUp
 from numazones.dra.shortfall import DeviceShortfall
@@ -373,13 +373,13 @@ def _of_claim(claim: DeviceClaim, asks: Sequence[Ask]) -> Iterator[AllocatedConf
 
 def _requirements(place: AllocationNode, devices: Sequence[CandidateDevice]) -> Iterator[NodeRequirement]:
     """This node where a device is bound to one; else what the node selectors of all devices require."""
-    reaches = [_reach(candidate) for candidate in devices]
-    if any(reach.node for reach in reaches) or any(one.device.binds_to_node for one in devices):
+    accesses = [_node_access(candidate) for candidate in devices]
+    if any(access.node for access in accesses) or any(one.device.binds_to_node for one in devices):
         yield NodeRequirement("metadata.name", "In", (place.name,), on_field=True)
         return
     seen = set()
-    for reach in reaches:
-        for term in reach.terms or ():
+    for access in accesses:
+        for term in access.terms or ():
             for on_field, requirements in ((False, term.expressions), (True, term.fields)):
                 for one in requirements:
                     same = (on_field, one.key, one.operator, frozenset(one.values))
@@ -388,5 +388,5 @@ def _requirements(place: AllocationNode, devices: Sequence[CandidateDevice]) -> 
                         yield NodeRequirement(one.key, one.operator, one.values, on_field=on_field)
 
 
-def _reach(candidate: CandidateDevice) -> Reach:
-    return candidate.device.reach if candidate.slice.per_device else candidate.slice.reach
+def _node_access(candidate: CandidateDevice) -> NodeAccess:
+    return candidate.device.node_access if candidate.slice.per_device else candidate.slice.node_access

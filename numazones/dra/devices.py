@@ -68,7 +68,7 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class NodeAccess:
     """The nodes from which devices can be used; nothing set: none."""
 
     node: str = ""
@@ -101,7 +101,7 @@ class PublishedDevice:
     pool: str
     name: str
     node: str = ""
-    """Name of the node that it is in; empty: it can be reached from several."""
+    """Name of the node that it is in; empty: several can use it."""
     numas: tuple[int, ...] = ()
     """NUMA nodes that it is near, the one where it is first; empty: nobody says."""
     pcie_root: tuple[str, ...] = ()
@@ -117,12 +117,12 @@ class PublishedDevice:
     counter_sets: tuple[str, ...] = ()
     """Names of the counter sets that it takes from."""
     taints: tuple[Taint, ...] = ()
-    reach: Reach = Reach()
+    node_access: NodeAccess = NodeAccess()
     """The nodes from which it can be used, where its slice leaves that to each device."""
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     binds_to_node: bool = False
-    """Whether an allocation of it is for the node it was made on, though others reach the device."""
+    """Whether an allocation of it is for the node it was made on, though others can use the device."""
 
     @property
     def capacity(self) -> dict[str, Quantity]:
@@ -171,7 +171,7 @@ class Slice:
     generation: int
     count: int
     """How many slices the pool has in this generation."""
-    reach: Reach = Reach()
+    node_access: NodeAccess = NodeAccess()
     """The nodes from which all its devices can be used."""
     per_device: bool | None = None
     """Whether each device says for itself; None: the slice does not speak of it."""
@@ -208,7 +208,7 @@ class Slice:
 
     @classmethod
     def _of_spec(cls, name: str, spec: Mapping[str, Any]) -> "Slice":
-        driver, pool, reach = fields.text(spec, "driver"), fields.part(spec, "pool"), _reach(spec)
+        driver, pool, access = fields.text(spec, "driver"), fields.part(spec, "pool"), _node_access(spec)
         pool_name = fields.text(pool, "name")
         per_device = spec.get("perDeviceNodeSelection")
         return cls(
@@ -217,10 +217,10 @@ class Slice:
             pool=pool_name,
             generation=fields.number(pool, "generation"),
             count=fields.number(pool, "resourceSliceCount"),
-            reach=reach,
+            node_access=access,
             per_device=None if per_device is None else per_device is True,
             devices=tuple(
-                _device(driver, pool_name, reach.node, one) for one in fields.parts(spec, "devices")
+                _device(driver, pool_name, access.node, one) for one in fields.parts(spec, "devices")
             ),
             counters=_counters(spec, "sharedCounters", "name"),
             counter_sets=tuple(fields.text(one, "name") for one in fields.parts(spec, "sharedCounters")),
@@ -299,7 +299,7 @@ def _ids(attribute: Any) -> tuple[int, ...]:
 def _device(driver: str, pool: str, node: str, body: Mapping[str, Any]) -> PublishedDevice:
     attributes = fields.part(body, "attributes")
     qualified = {_qualified(driver, name): value for name, value in attributes.items()}
-    own = _reach(body)
+    own = _node_access(body)
     return PublishedDevice(
         driver=driver,
         pool=pool,
@@ -318,14 +318,14 @@ def _device(driver: str, pool: str, node: str, body: Mapping[str, Any]) -> Publi
             Taint(fields.text(one, "key"), fields.text(one, "value"), fields.text(one, "effect"))
             for one in fields.parts(body, "taints")
         ),
-        reach=own,
+        node_access=own,
         binding_conditions=fields.texts(body, "bindingConditions"),
         binding_failure_conditions=fields.texts(body, "bindingFailureConditions"),
         binds_to_node=body.get("bindsToNode") is True,
     )
 
 
-def _reach(body: Mapping[str, Any]) -> Reach:
+def _node_access(body: Mapping[str, Any]) -> NodeAccess:
     selector = body.get("nodeSelector")
     terms = None
     if selector is not None:
@@ -335,7 +335,7 @@ def _reach(body: Mapping[str, Any]) -> Reach:
         )
         if not all(isinstance(text, str) for term in terms for text in term.texts):
             raise TypeError("nodeSelector has a key or operator that is not a string")
-    return Reach(fields.text(body, "nodeName"), body.get("allNodes") is True, terms)
+    return NodeAccess(fields.text(body, "nodeName"), body.get("allNodes") is True, terms)
 
 
 def _capacity(body: Any) -> Capacity:

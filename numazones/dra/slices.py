@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
-from numazones.dra.devices import Key, PublishedDevice, Reach, Slice
+from numazones.dra.devices import Key, NodeAccess, PublishedDevice, Slice
 from numazones.dra.rules import AllocatorRules
 from numazones.errors import NumazonesError
 
@@ -86,7 +86,7 @@ class DeviceSlices:
         for one in slices:
             for found in self._lists_of(one):
                 found.append(one)
-            self._note_reach(one)
+            self._note_access(one)
 
     def __bool__(self) -> bool:
         return bool(self._pools)
@@ -106,7 +106,7 @@ class DeviceSlices:
                 listed[listed.index(old)] = new
             self._candidates.pop(id(old), None)
         if new is not None:
-            self._note_reach(new)
+            self._note_access(new)
         after = [(self.nodes_of(key), self._is_troubled(key)) for key in keys]
         found = [nodes for nodes, _ in (*before, *after)]
         everywhere = None in found or any(was[1] or now[1] for was, now in zip(before, after, strict=True))
@@ -119,33 +119,33 @@ class DeviceSlices:
         if key in self._selecting:
             return None
         slices = self._pools.get(key, ())
-        nodes = {one.reach.node for one in slices}
+        nodes = {one.node_access.node for one in slices}
         return None if "" in nodes else frozenset(nodes)
 
     def of_pool(self, key: PoolKey) -> tuple[Slice, ...]:
         """Return the slices of a pool, of all generations and nodes."""
         return tuple(self._pools.get(key, ()))
 
-    def _note_reach(self, new: Slice) -> None:
-        if not new.counter_sets and not new.reach.node:
+    def _note_access(self, new: Slice) -> None:
+        if not new.counter_sets and not new.node_access.node:
             self._selecting[new.key] = None
 
     def _drop(self, old: Slice) -> None:
         for found in self._lists_of(old):
             found.remove(old)
         self._candidates.pop(id(old), None)
-        own = self._on_node.get(old.reach.node, {})
+        own = self._on_node.get(old.node_access.node, {})
         for kept in (self._pools, self._shared, own):
             if not kept.get(old.key, True):
                 del kept[old.key]
         if not own:
-            self._on_node.pop(old.reach.node, None)
+            self._on_node.pop(old.node_access.node, None)
         if all(one.counter_sets for one in self._shared.get(old.key, ())):
             self._selecting.pop(old.key, None)
 
     def _lists_of(self, one: Slice) -> tuple[list[Slice], list[Slice]]:
-        of_node = bool(one.reach.node and not one.counter_sets)
-        part = self._on_node.setdefault(one.reach.node, {}) if of_node else self._shared
+        of_node = bool(one.node_access.node and not one.counter_sets)
+        part = self._on_node.setdefault(one.node_access.node, {}) if of_node else self._shared
         return self._pools.setdefault(one.key, []), part.setdefault(one.key, [])
 
     def _forget(self, nodes: frozenset[str] | None, keys: Iterable[PoolKey]) -> None:
@@ -257,7 +257,7 @@ def _by_name(one: Slice) -> str:
 
 def _part(one: Slice) -> tuple[PoolKey, str, bool]:
     """Return a key of the lists that keep it."""
-    return one.key, one.reach.node, bool(one.counter_sets)
+    return one.key, one.node_access.node, bool(one.counter_sets)
 
 
 def _lacks(counters: Mapping[str, Mapping[str, int]], device: PublishedDevice) -> bool:
@@ -285,24 +285,24 @@ def _relevant(listed: Iterable[Slice], place: AllocationNode, *, partitionable: 
 def _is_relevant(one: Slice, place: AllocationNode) -> bool:
     if one.counter_sets:
         return True
-    if one.reach:
-        return _includes(one.reach, one, place)
+    if one.node_access:
+        return _includes(one.node_access, one, place)
     if one.per_device:
-        return any(_includes(device.reach, one, place) for device in one.devices)
+        return any(_includes(device.node_access, one, place) for device in one.devices)
     return False
 
 
-def _includes(reach: Reach, one: Slice, place: AllocationNode) -> bool:
-    if not reach.well_formed:
+def _includes(access: NodeAccess, one: Slice, place: AllocationNode) -> bool:
+    if not access.well_formed:
         raise UnreadableSelector(f"the node selector in ResourceSlice {one.name} cannot be read")
-    return reach.includes(place.name, place.labels)
+    return access.includes(place.name, place.labels)
 
 
-def reaches(candidate: CandidateDevice, place: AllocationNode) -> bool:
+def is_accessible(candidate: CandidateDevice, place: AllocationNode) -> bool:
     """Return whether a device can be used from a node that its slice is relevant to."""
     if not candidate.slice.per_device:
         return True
-    return _includes(candidate.device.reach, candidate.slice, place)
+    return _includes(candidate.device.node_access, candidate.slice, place)
 
 
 def _has_binding_conditions(pool: NodePool) -> bool:

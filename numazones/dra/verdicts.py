@@ -11,7 +11,7 @@ from numazones.dra.claims import RequestChoice
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.rules import AllocatorRules
 from numazones.dra.selectors import DeviceSelector, InvalidDeviceSelector, selector
-from numazones.dra.slices import AllocationNode, CandidateDevice, reaches
+from numazones.dra.slices import AllocationNode, CandidateDevice, is_accessible
 from numazones.errors import NumazonesError
 
 
@@ -51,7 +51,7 @@ class Verdicts:
                     return False
                 if verdict is not True:
                     raise _error(verdict, f"{owner} {name}: selector #{at}")
-        return reaches(candidate, self._place)
+        return is_accessible(candidate, self._place)
 
     def of_class(self, choice: RequestChoice, candidate: CandidateDevice) -> bool:
         """Return whether a device is of a request's class; errors as for ``selects``."""
