@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from numazones.dra.allocation import Outcome
+from numazones.dra.allocation import AllocationOutcome
 from numazones.dra.allocator import Allocator
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass
@@ -34,7 +34,7 @@ def measure(scenario: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     places = [dra.place_of(body) for body in scenario["nodes"]]
     allocated, prepared = dra.allocated_of(scenario, rules), DeviceSlices(slices)
 
-    def ask(of: DeviceSlices) -> Sequence[Outcome]:
+    def ask(of: DeviceSlices) -> Sequence[AllocationOutcome]:
         allocator = Allocator(of, classes, allocated, rules)
         return [allocator.allocate(place, claims) for place in places]
 

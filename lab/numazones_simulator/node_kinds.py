@@ -40,7 +40,7 @@ _CHIPLETS = MachineShape(
     cores_per_uncore_cache=4,
 )
 
-Kind = Callable[[str, str], NodeSpec]
+NodeKind = Callable[[str, str], NodeSpec]
 """Makes a node from its name and address."""
 
 
@@ -156,18 +156,18 @@ def of_model(spec: NodeSpec, model: str, kind: str) -> NodeSpec:
     return replace(spec, model=model, labels=labels, taints=(taint,))
 
 
-KINDS: tuple[Kind, ...] = (
+KINDS: tuple[NodeKind, ...] = (
     single_numa_node,
     restricted_pods,
     best_effort_full_cores,
     single_numa_node_pods,
     unaligned,
 )
-NAMED: Mapping[str, Kind] = {kind.__name__.replace("_", "-"): kind for kind in (*KINDS, best_effort)}
+NAMED: Mapping[str, NodeKind] = {kind.__name__.replace("_", "-"): kind for kind in (*KINDS, best_effort)}
 """What the label calls it → kind: those of a mixed cluster, and one that is there by itself only."""
 
 
-def mixed(count: int, *, kinds: Sequence[Kind] = KINDS) -> list[NodeSpec]:
+def mixed(count: int, *, kinds: Sequence[NodeKind] = KINDS) -> list[NodeSpec]:
     """Nodes of all kinds in turn, named ``node-1`` and so on."""
     return [
         kind(f"node-{number}", _address(number))

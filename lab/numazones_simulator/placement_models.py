@@ -19,7 +19,7 @@ from numazones.placement.model import ObjectKind
 from numazones_client import AlreadyExists, Client, Resource
 from numazones_client.resources import DEFINITIONS, NODE_RESOURCE_TOPOLOGIES
 from numazones_simulator.control_plane import create_namespace
-from numazones_simulator.node_kinds import MODEL_LABEL, Kind
+from numazones_simulator.node_kinds import MODEL_LABEL, NodeKind
 from numazones_simulator.node_spec import NodeSpec
 from numazones_simulator.workload import manifest
 
@@ -103,7 +103,7 @@ class ModelAgent(Generic[P]):
 class Simulation:
     """A placement model's part of a simulated cluster."""
 
-    node_kinds: Sequence[Kind]
+    node_kinds: Sequence[NodeKind]
     """The kinds of nodes on which it places pods."""
     pod_forms: Sequence[PodForm]
     """The forms of pods that it tells apart."""
@@ -131,7 +131,7 @@ def simulation_of(name: str) -> Simulation | None:
     return simulations().get(name)
 
 
-def node_kinds() -> tuple[Kind, ...]:
+def node_kinds() -> tuple[NodeKind, ...]:
     """Return kinds of nodes of all models in turn, so that every model has as many."""
     kinds = [simulation.node_kinds for simulation in simulations().values()]
     rounds = max(map(len, kinds), default=0)

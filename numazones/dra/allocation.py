@@ -117,4 +117,4 @@ class AllocationUnknown:
     steps: int = 0
 
 
-Outcome = Allocated | DoesNotFit | AllocationFailed | AllocationUnknown
+AllocationOutcome = Allocated | DoesNotFit | AllocationFailed | AllocationUnknown

@@ -32,11 +32,11 @@ from numazones.dra.allocation import (
     AllocatedConfiguration,
     AllocatedDevice,
     AllocationFailed,
+    AllocationOutcome,
     AllocationUnknown,
     ClaimAllocation,
     DoesNotFit,
     NodeRequirement,
-    Outcome,
 )
 from numazones.dra.claims import ALL, EXACT_COUNT, DeviceClaim, DeviceRequest, RequestChoice
 from numazones.dra.constraints import state
@@ -76,7 +76,7 @@ class Allocator:
         """Prepare for one pod."""
         self.counters = Counters(self.allocated)
 
-    def allocate(self, place: AllocationNode, claims: Sequence[DeviceClaim]) -> Outcome:
+    def allocate(self, place: AllocationNode, claims: Sequence[DeviceClaim]) -> AllocationOutcome:
         """Return which devices claims get on a node, together and in this order, or why they get none."""
         try:
             pools = self.slices.pools(place, self.rules)
@@ -89,7 +89,7 @@ class Allocator:
 
     def _in_order(
         self, place: AllocationNode, claims: Sequence[DeviceClaim], pools: Sequence[NodePool]
-    ) -> Outcome:
+    ) -> AllocationOutcome:
         attempt = _Attempt(self, place, claims, pools)
         try:
             return attempt.outcome()
@@ -103,8 +103,8 @@ class Allocator:
         place: AllocationNode,
         claims: Sequence[DeviceClaim],
         pools: Sequence[NodePool],
-        outcome: Outcome,
-    ) -> Outcome:
+        outcome: AllocationOutcome,
+    ) -> AllocationOutcome:
         """Return the outcome that every order of the pools leads to; unknown where orders disagree."""
         found = [(at, self._matters(place, claims, pool)) for at, pool in enumerate(pools)]
         relevant = [at for at, matters in found if matters]
@@ -159,7 +159,7 @@ class _Attempt:
         """How many steps the search has taken."""
         return self._search.calls
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> AllocationOutcome:
         """Search.
 
         Raises:
@@ -296,7 +296,7 @@ def _reason(
     return _Attempt(allocator, place, claims, pools).shortfall().sentence()
 
 
-def _is_same(one: Outcome, other: Outcome) -> bool:
+def _is_same(one: AllocationOutcome, other: AllocationOutcome) -> bool:
     """Whether two outcomes give the same devices, or the same verdict."""
     if isinstance(one, Allocated) and isinstance(other, Allocated):
         return all(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from numazones.dra.allocated import AllocatedDevices
-from numazones.dra.allocation import Allocated, AllocationUnknown, Outcome
+from numazones.dra.allocation import Allocated, AllocationOutcome, AllocationUnknown
 from numazones.dra.claims import Allocation, DeviceClaim
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Key, PublishedDevice, Slice
@@ -78,7 +78,7 @@ class ClusterDevices:
             AllocatedDevices.of_claims(() if known is None else known.values(), shares=shares_devices(found)),
         )
 
-    def allocate(self, place: AllocationNode, claims: Sequence[DeviceClaim]) -> Outcome:
+    def allocate(self, place: AllocationNode, claims: Sequence[DeviceClaim]) -> AllocationOutcome:
         """Return which devices claims would get on a node."""
         if isinstance(self.rules, str):
             return AllocationUnknown(self.rules)

@@ -99,7 +99,7 @@ def _places(devices: Iterable[ForeseenDevice]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ForeseenAllocation:
     """Allocation of a pod's claims that have none yet, and what it was made from."""
 
     known: ClusterDevices
@@ -127,7 +127,7 @@ class DeviceAnswer:
     """True if it has several containers that run at a time."""
     aborts: bool = False
     """True if an error here makes the scheduler give up on the pod, whatever other nodes have."""
-    outcome: "Outcome | None" = field(default=None, compare=False, repr=False)
+    allocation: "ForeseenAllocation | None" = field(default=None, compare=False, repr=False)
     """Allocation; None: nothing is known, or the pod does not fit."""
     elsewhere: bool = field(default=False, compare=False)
     """True if other nodes see the difference, too."""
@@ -135,13 +135,13 @@ class DeviceAnswer:
     @property
     def after(self) -> ClusterDevices | None:
         """The cluster's devices once these are allocated; None if they do not fit."""
-        found = self.outcome
+        found = self.allocation
         return None if found is None else found.known.after(found.allocated, found.named)
 
     @property
     def made(self) -> tuple[DeviceClaim, ...]:
         """The pod's claims as far as they would hold devices that are allocated now."""
-        return () if self.outcome is None else made_claims(self.outcome.allocated)
+        return () if self.allocation is None else made_claims(self.allocation.allocated)
 
     @property
     def containers(self) -> tuple[ContainerPlace, ...]:
@@ -291,7 +291,7 @@ class _Question:
             True,
             devices=(*self._held, *foreseen),
             zones=self._zones,
-            outcome=Outcome(self._known, outcome, tuple(named)),
+            allocation=ForeseenAllocation(self._known, outcome, tuple(named)),
             elsewhere=bool(named) or any(not one.device.node for one in given),
         )
 

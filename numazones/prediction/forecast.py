@@ -515,7 +515,7 @@ class Forecast:
         if joined.devices is None:
             return joined
         # Thousands of verdicts are kept, so none keeps what the cluster would be like afterwards.
-        return replace(joined, devices=replace(joined.devices, outcome=None))
+        return replace(joined, devices=replace(joined.devices, allocation=None))
 
     def _verdict_of(self, node: ClusterNode, placement: Placement) -> NodeVerdict:
         if not isinstance(placement, KubeletPlacement):

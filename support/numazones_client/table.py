@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-Change = Callable[[T | None, T | None], None]
+TableChange = Callable[[T | None, T | None], None]
 """Called with (before, after): before is None for a new object, after is None for one that is gone."""
 
 
@@ -19,7 +19,7 @@ class Table(Generic[T]):
     def __init__(
         self,
         key: Callable[[T], str],
-        changed: Change[T] | None = None,
+        changed: TableChange[T] | None = None,
         *,
         kept: Callable[[T], T] = lambda item: item,
         outdated: Callable[[T, T], bool] = lambda _known, _item: False,

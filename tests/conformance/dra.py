@@ -16,10 +16,10 @@ from numazones.dra.allocation import (
     AllocatedConfiguration,
     AllocatedDevice,
     AllocationFailed,
+    AllocationOutcome,
     AllocationUnknown,
     ClaimAllocation,
     NodeRequirement,
-    Outcome,
 )
 from numazones.dra.allocator import Allocator
 from numazones.dra.claims import DeviceClaim
@@ -248,7 +248,7 @@ def _text(nanos: int) -> str:
     return Quantity(nanos, nanos // 10**9).canonical()
 
 
-def _outcome(outcome: Outcome, shares: Iterator[int]) -> dict[str, Any]:
+def _outcome(outcome: AllocationOutcome, shares: Iterator[int]) -> dict[str, Any]:
     steps = {"allocateOne": outcome.steps} if outcome.steps else {}
     match outcome:
         case Allocated(claims):

@@ -95,7 +95,7 @@ def test_all_nodes_are_of_the_kind_that_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("name", "kind"), node_kinds.NAMED.items())
-def test_kinds_are_called_what_their_nodes_labels_call_them(name: str, kind: node_kinds.Kind) -> None:
+def test_kinds_are_called_what_their_nodes_labels_call_them(name: str, kind: node_kinds.NodeKind) -> None:
     assert kind("node-1", "10.77.0.1").labels[node_kinds.KIND_LABEL] == name
 
 

@@ -19,7 +19,7 @@ from numazones.cluster.sharing import Sharing
 from numazones.placement import Unknown, models
 from numazones.placement.model import ObjectKind, rejected_by_kubelet
 from numazones.prediction.forecast import relevant
-from numazones_client.table import Change, Table
+from numazones_client.table import Table, TableChange
 from numazones_operator.faults import Faults, of_node
 from numazones_operator.mirror.decoding import (
     Heartbeat,
@@ -57,7 +57,7 @@ class ClusterState:
         self,
         *,
         settle: float,
-        pod_changed: Change[ClusterPod],
+        pod_changed: TableChange[ClusterPod],
         settings: Mapping[str, str] | None = None,
         faults: Faults | None = None,
         clock: Clock = time.monotonic,

@@ -11,7 +11,7 @@ from numazones.dra.devices import Slice
 from numazones.dra.extended_resources import classes_by_resource
 from numazones.dra.inventory import Inventory
 from numazones.errors import ObjectFault
-from numazones_client.table import Change, Table
+from numazones_client.table import Table, TableChange
 
 
 def _ignore(_old: object, _new: object) -> None:
@@ -37,9 +37,9 @@ class DeviceObjects:
         """
         self._changed = changed
         self._claim_changed_for_pods = claim_changed
-        self.claim_changes: Change[DeviceClaim] = _ignore
+        self.claim_changes: TableChange[DeviceClaim] = _ignore
         """Called with a claim before and after a change, while nothing here knows of it yet."""
-        self.slice_changes: Change[Slice] = _ignore
+        self.slice_changes: TableChange[Slice] = _ignore
         """The same with a slice."""
         self.classes: Table[DeviceClass] = Table(lambda one: one.name, self._class_changed)
         self.slices: Table[Slice] = Table(lambda one: one.name, self._slice_changed)

@@ -59,7 +59,7 @@ def test_a_resized_pod_is_not_taken_for_its_template() -> None:
 def test_equal_nodes_share_one_kubelet() -> None:
     sharing = Sharing()
 
-    def read(kind: node_kinds.Kind, name: str) -> Node:
+    def read(kind: node_kinds.NodeKind, name: str) -> Node:
         zones = zones_from_node(kind("n", "a").empty_node(), node_name=name, pods={})
         read = node_from_zones(zones, remember=sharing.remember)
         assert read.state_key == node_from_zones(zones).state_key

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from numazones.apimachinery import quantity
 from numazones.dra.allocated import AllocatedDevices
-from numazones.dra.allocation import Allocated, ClaimAllocation, DoesNotFit, Outcome
+from numazones.dra.allocation import Allocated, AllocationOutcome, ClaimAllocation, DoesNotFit
 from numazones.dra.allocator import Allocator
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass
@@ -101,7 +101,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     return {"slices": slices, "claims": claims, "held": draw(st.lists(st.integers(0, 6), max_size=2))}
 
 
-def answer(scenario: Scenario, *, slices: list[dict[str, Any]] | None = None) -> Outcome:
+def answer(scenario: Scenario, *, slices: list[dict[str, Any]] | None = None) -> AllocationOutcome:
     gpus = DeviceClass.from_api(device_class("gpus", f'device.driver == "{GPU}"'))
     allocator = Allocator(
         DeviceSlices(map(Slice.from_api, slices or scenario["slices"])),

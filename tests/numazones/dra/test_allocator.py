@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from numazones.dra.allocated import AllocatedDevices
-from numazones.dra.allocation import Allocated, AllocationFailed, AllocationUnknown, DoesNotFit, Outcome
+from numazones.dra.allocation import (
+    Allocated,
+    AllocationFailed,
+    AllocationOutcome,
+    AllocationUnknown,
+    DoesNotFit,
+)
 from numazones.dra.allocator import Allocator
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass
@@ -38,7 +44,7 @@ def allocated(
     expression: str = f'device.driver == "{GPU}"',
     labels: dict[str, str] | None = None,
     **devices: Any,
-) -> Outcome:
+) -> AllocationOutcome:
     """Return what one claim gets on a node with these slices."""
     classes = [device_class("gpus", expression), device_class("nics", 'device.driver == "nic.example"')]
     allocator = Allocator(

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from numazones.dra.allocated import AllocatedDevices
-from numazones.dra.allocation import Outcome
+from numazones.dra.allocation import AllocationOutcome
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.cluster_devices import ClusterDevices
 from numazones.dra.device_classes import DeviceClass
@@ -50,7 +50,7 @@ def random_claim(draw: random.Random, name: str) -> DeviceClaim:
     return DeviceClaim.from_api(claim(*(result(one, **where, **shares) for one in held), name=name))
 
 
-def outcomes(found: ClusterDevices) -> dict[str, tuple[type[Outcome], Any]]:
+def outcomes(found: ClusterDevices) -> dict[str, tuple[type[AllocationOutcome], Any]]:
     said = {node: found.allocate(AllocationNode(node), [ASKED]) for node in NODES}
     return {
         node: (type(one), [given.key for part in getattr(one, "claims", ()) for given in part.devices])

@@ -17,14 +17,14 @@ from numazones_simulator import machine_tree, node_kinds
 from numazones_simulator.kubelet.kubelet import SimulatedKubelet
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import KubeletFiles
-from numazones_simulator.node_kinds import Kind
+from numazones_simulator.node_kinds import NodeKind
 from numazones_simulator.node_spec import NodeSpec
 from numazones_simulator.workload import PodStream
 
 EXPORTER = Path(sys.executable).parent / "numazones-exporter"
 
 
-def busy(kind: Kind) -> tuple[SimulatedKubelet, list[dict[str, Any]]]:
+def busy(kind: NodeKind) -> tuple[SimulatedKubelet, list[dict[str, Any]]]:
     """A kubelet after some coming and going, and the pods it runs."""
     kubelet = SimulatedKubelet(kind("node-1", "10.77.0.1"))
     running: list[dict[str, Any]] = []
@@ -78,7 +78,7 @@ def serving_pods_as_a_whole(name: str, address: str) -> NodeSpec:
 
 
 @pytest.mark.parametrize("kind", [*node_kinds.KINDS, serving_pods_as_a_whole], ids=lambda kind: kind.__name__)
-async def test_the_exported_zones_hold_the_kubelets_exact_state(kind: Kind, tmp_path: Path) -> None:
+async def test_the_exported_zones_hold_the_kubelets_exact_state(kind: NodeKind, tmp_path: Path) -> None:
     kubelet, pods = busy(kind)
     assert len(pods) > 10
     node = node_from_zones(await exported(kubelet, pods, tmp_path))
