@@ -34,7 +34,7 @@ from numazones.wording import did_you_mean
 
 __all__ = ["configuration", "machine", "node", "pod", "pod_body"]
 
-Amount = str | int | float
+QuantityLike = str | int | float
 
 _LOOSELY = 0.4
 """Similarity of a misspelled word to the one meant."""
@@ -57,7 +57,9 @@ _FIELDS = (
 )
 
 
-def machine(*, sockets: int = 1, numa: int = 1, cores: int, threads: int = 2, memory: Amount) -> Machine:
+def machine(
+    *, sockets: int = 1, numa: int = 1, cores: int, threads: int = 2, memory: QuantityLike
+) -> Machine:
     """Return a machine of equal NUMA nodes.
 
     Args:
@@ -165,10 +167,10 @@ def _devices(machine: Machine, wanted: Mapping[str, int]) -> Iterable[tuple[str,
 def pod_body(
     name: str = "pod",
     *,
-    cpu: Amount | None = None,
-    memory: Amount | None = None,
-    hugepages: Mapping[str, Amount] | None = None,
-    devices: Mapping[str, Amount] | None = None,
+    cpu: QuantityLike | None = None,
+    memory: QuantityLike | None = None,
+    hugepages: Mapping[str, QuantityLike] | None = None,
+    devices: Mapping[str, QuantityLike] | None = None,
     namespace: str = "default",
     containers: int = 1,
 ) -> dict[str, Any]:
@@ -213,10 +215,10 @@ def pod_body(
 def pod(
     name: str = "pod",
     *,
-    cpu: Amount | None = None,
-    memory: Amount | None = None,
-    hugepages: Mapping[str, Amount] | None = None,
-    devices: Mapping[str, Amount] | None = None,
+    cpu: QuantityLike | None = None,
+    memory: QuantityLike | None = None,
+    hugepages: Mapping[str, QuantityLike] | None = None,
+    devices: Mapping[str, QuantityLike] | None = None,
     namespace: str = "default",
     containers: int = 1,
 ) -> Pod:
@@ -256,7 +258,7 @@ def pod(
     )
 
 
-def _amount(resource: str, value: Amount) -> str:
+def _amount(resource: str, value: QuantityLike) -> str:
     try:
         parse_quantity(str(value))
     except InvalidQuantity as error:

@@ -21,7 +21,7 @@ NODE_RESOURCE_TOPOLOGIES = "noderesourcetopologies"
 
 LANDLOCK_OFF, LANDLOCK_BEST_EFFORT, LANDLOCK_REQUIRED = "off", "best-effort", "required"
 
-Output: TypeAlias = Literal["table", "yaml", "json"]
+OutputFormat: TypeAlias = Literal["table", "yaml", "json"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Options:
     )
     log_format: str = setting("json", "Format of log messages.", kind=click.Choice(["json", "text"]))
     once: bool = setting(False, "Read the node once, print its NUMA nodes and exit.", flags=("--once",))
-    output: Output = setting(
+    output: OutputFormat = setting(
         "table",
         "Output format of --once; json and yaml print a Kubernetes List.",
         kind=click.Choice(["table", "yaml", "json"]),

@@ -9,7 +9,7 @@ from numazones.apimachinery import jsonpath
 from numazones.wording import visible
 from numazones_exporter import zones
 from numazones_exporter.observation import Observation
-from numazones_exporter.options import Options, Output
+from numazones_exporter.options import Options, OutputFormat
 from numazones_exporter.sources.reading import Sources, observe
 from numazones_program.columns import Column, plain, shown
 
@@ -44,7 +44,7 @@ def _error_lines(observation: Observation, found: list[NUMAZone]) -> list[str]:
     return [*lines, f"conditions of the NUMAZones: {', '.join(verdicts)}"] if verdicts else lines
 
 
-def render(found: list[NUMAZone], output: Output) -> str:
+def render(found: list[NUMAZone], output: OutputFormat) -> str:
     """Write zones as a table, or as a Kubernetes List in JSON or YAML."""
     if output == "table":
         return plain(shown(_columns()), [zone.to_api() for zone in found])

@@ -27,7 +27,7 @@ from numazones_exporter.options import Options
 from numazones_exporter.sources.paths import STATE_FILES
 from numazones_exporter.sources.reading import Sources, observe
 from numazones_node import sysfs as sysfs_tree
-from numazones_program.probes import Answer
+from numazones_program.probes import HTTPHandler
 from numazones_program.recordings import FACTS, PATH, SWITCHED_OFF, archive_of
 
 _PAUSES = (0.1, 0.2, 0.4, 0.8)
@@ -188,7 +188,7 @@ def _bytes(path: Path, read: ReadFile = read_file) -> bytes | None:
         return None
 
 
-def recordings(options: Options, otherwise: Answer, read: ReadFile = read_file) -> Answer:
+def recordings(options: Options, otherwise: HTTPHandler, read: ReadFile = read_file) -> HTTPHandler:
     """Answer GET /recording beside what another answers; one recording at a time."""
     busy = asyncio.Lock()
 

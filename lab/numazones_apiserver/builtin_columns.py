@@ -19,7 +19,7 @@ from numazones_apiserver.tables import (
     name_column,
 )
 
-Cell = Callable[[Object], Any]
+CellReader = Callable[[Object], Any]
 _UNSET = "<unset>"
 
 
@@ -32,23 +32,23 @@ def get(obj: Any, *path: str, default: Any = None) -> Any:
     return obj
 
 
-def _wide(name: str, cell: Cell) -> TableColumn:
+def _wide(name: str, cell: CellReader) -> TableColumn:
     return TableColumn(name, cell, priority=1)
 
 
-def _integer(name: str, cell: Cell) -> TableColumn:
+def _integer(name: str, cell: CellReader) -> TableColumn:
     return TableColumn(name, cell, type="integer")
 
 
-def _field(*path: str, default: Any = "") -> Cell:
+def _field(*path: str, default: Any = "") -> CellReader:
     return lambda obj: get(obj, *path, default=default)
 
 
-def _selector(*path: str) -> Cell:
+def _selector(*path: str) -> CellReader:
     return lambda obj: selector_text(get(obj, *path, default={})) or NONE
 
 
-def _reference(*path: str, keys: tuple[str, ...], default: str) -> Cell:
+def _reference(*path: str, keys: tuple[str, ...], default: str) -> CellReader:
     """Members of an object that refers to another, the default where it is absent."""
     return lambda obj: (
         "/".join(get(obj, *path, key, default="") for key in keys) if get(obj, *path) else default
@@ -64,7 +64,7 @@ _WEBHOOKS = _integer("Webhooks", lambda obj: len(obj.get("webhooks") or ()))
 
 
 def _template_columns(*, selector: bool = True) -> tuple[TableColumn, ...]:
-    def containers(key: str) -> Cell:
+    def containers(key: str) -> CellReader:
         return lambda obj: ",".join(
             one.get(key, "") for one in get(obj, "spec", "template", "spec", "containers", default=[])
         )
@@ -220,7 +220,7 @@ def _node_roles(node: Object) -> str:
     return ",".join(sorted(roles)) or NONE
 
 
-def _node_address(kind: str) -> Cell:
+def _node_address(kind: str) -> CellReader:
     def cell(node: Object) -> str:
         addresses = get(node, "status", "addresses", default=[])
         return next((one["address"] for one in addresses if one.get("type") == kind), NONE)
@@ -298,7 +298,7 @@ _ACCESS_MODES = {
 }
 
 
-def _access_modes(*path: str) -> Cell:
+def _access_modes(*path: str) -> CellReader:
     return lambda obj: ",".join(_ACCESS_MODES.get(mode, mode) for mode in get(obj, *path, default=[]))
 
 
@@ -312,7 +312,7 @@ def _role_reference(binding: Object) -> str:
     return f"{role.get('kind', '')}/{role.get('name', '')}"
 
 
-def _subjects(kind: str) -> Cell:
+def _subjects(kind: str) -> CellReader:
     def cell(binding: Object) -> str:
         found = [one for one in binding.get("subjects") or () if one.get("kind") == kind]
         if kind == "ServiceAccount":

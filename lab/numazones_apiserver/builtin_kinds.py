@@ -16,7 +16,7 @@ from numazones_apiserver.errors import FieldError, Object
 from numazones_apiserver.kinds import Kind, Strategy, TableColumn
 from numazones_apiserver.pods import DefaultsOf, PodStrategy, PriorityOf, check_spec, default_spec
 
-Check = Callable[[Object, Object | None], Iterable[FieldError]]
+ObjectCheck = Callable[[Object, Object | None], Iterable[FieldError]]
 
 
 def _nothing_wrong(_obj: Object, _old: Object | None) -> Iterable[FieldError]:
@@ -32,7 +32,7 @@ class Plain:
     initial_status: Object | None = None
     keeps_status: bool = False
     """Whether a created object keeps the status it came with, as nodes do."""
-    check: Check = field(default=_nothing_wrong)
+    check: ObjectCheck = field(default=_nothing_wrong)
 
     def for_create(self, obj: Object) -> Object:
         """The object with its defaults and its initial status."""

@@ -18,7 +18,7 @@ from numazones_apiserver.store import Collection, Key, Record
 from numazones_apiserver.tables import instant
 from numazones_apiserver.writes import FOREGROUND, ORPHAN, DeleteOptions, Writes
 
-Place = tuple[Collection, Key]
+ObjectPlace = tuple[Collection, Key]
 _EVENT_TTL = timedelta(hours=1)
 _HOUSEKEEPING_SECONDS = 30.0
 _GARBAGE = "garbage-collector"
@@ -30,8 +30,8 @@ class Controllers:
     def __init__(self, writes: Writes, budgets: Budgets) -> None:
         self._writes = writes
         self._budgets = budgets
-        self._dependents: dict[str, dict[Place, None]] = {}
-        self._uids: dict[str, Place] = {}
+        self._dependents: dict[str, dict[ObjectPlace, None]] = {}
+        self._uids: dict[str, ObjectPlace] = {}
         self._due: deque[Callable[[], None]] = deque()
         self._stale_budgets: dict[Key, None] = {}
         self._wake = asyncio.Event()
@@ -90,7 +90,7 @@ class Controllers:
             self._serve(before, None if gone else after)
         self._notice_budgets(collection, record.key)
 
-    def _index(self, place: Place, before: Object | None, after: Object | None) -> None:
+    def _index(self, place: ObjectPlace, before: Object | None, after: Object | None) -> None:
         """Keep track of which objects have which owners."""
         was = _owner_uids(before)
         now_ = _owner_uids(after)
@@ -105,7 +105,7 @@ class Controllers:
         if after is not None:
             self._uids[after["metadata"]["uid"]] = place
 
-    def _notice_deletion(self, place: Place, obj: Object) -> None:
+    def _notice_deletion(self, place: ObjectPlace, obj: Object) -> None:
         for collection, key in list(self._dependents.get(obj["metadata"]["uid"], ())):
             self._schedule(lambda collection=collection, key=key: self._collect(collection, key))  # type: ignore[misc]
         for reference in obj["metadata"].get("ownerReferences") or ():

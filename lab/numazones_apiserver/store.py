@@ -110,7 +110,7 @@ class Snapshot:
         return self._then.get(key) or self._now[key]
 
 
-Listener = Callable[[Collection, Record], None]
+RecordListener = Callable[[Collection, Record], None]
 """A function that is called with every change at once, in the order of revisions."""
 
 
@@ -121,7 +121,7 @@ class Store:
         self.revision = 1
         self._history = history
         self._collections: dict[tuple[str, str], Collection] = {}
-        self.listeners: list[Listener] = []
+        self.listeners: list[RecordListener] = []
 
     def collection(self, group: str, plural: str) -> Collection:
         """The collection of a resource; made when first asked for."""

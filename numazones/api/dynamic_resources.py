@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from numazones.api.meta import MAX_NAME, APIModel, Quantity, list_of, optional, text
-from numazones.apimachinery.quantity import ZERO
-from numazones.apimachinery.quantity import Quantity as Amount
+from numazones.api.meta import MAX_NAME, APIModel, QuantityText, list_of, optional, text
+from numazones.apimachinery.quantity import ZERO, Quantity
 from numazones.dra.amounts import NodeDevices, consumed
 from numazones.dra.conflicts import cpu_conflict
 
@@ -41,9 +40,9 @@ class DynamicCapacity(APIModel):
     """A capacity of devices that several claims share."""
 
     name: str = Field(max_length=MAX_NAME, description="Qualified name of the capacity, such as dra.cpu/cpu.")
-    capacity: Quantity | None = optional("Total over all shared devices.")
-    allocated: Quantity | None = optional("Amount allocated to claims.")
-    available: Quantity | None = optional("Amount left on devices that could still be allocated.")
+    capacity: QuantityText | None = optional("Total over all shared devices.")
+    allocated: QuantityText | None = optional("Amount allocated to claims.")
+    available: QuantityText | None = optional("Amount left on devices that could still be allocated.")
 
 
 class DynamicDriver(APIModel):
@@ -156,7 +155,7 @@ def _shared(known: NodeDevices, devices: "list[PublishedDevice]") -> Iterable[Dy
             part = consumed(known.allocated.get(device.key, ()), name)
             total, taken = total + capacity, taken + part
             if device.key in known.available:
-                left += Amount(max(capacity.nanos - part.nanos, 0), binary=capacity.binary)
+                left += Quantity(max(capacity.nanos - part.nanos, 0), binary=capacity.binary)
         yield DynamicCapacity(
             name=name, capacity=total.canonical(), allocated=taken.canonical(), available=left.canonical()
         )

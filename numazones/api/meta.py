@@ -95,7 +95,7 @@ QUANTITY_PATTERN = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkM
 INT_OR_STRING: dict[str, Any] = {"x-kubernetes-int-or-string": True}
 """Marks a text for which a whole number stands, too."""
 
-Quantity = Annotated[
+QuantityText = Annotated[
     str,
     Field(
         max_length=64,
@@ -111,7 +111,7 @@ CPUList = Annotated[str, Field(max_length=8192, pattern=r"^([0-9]+(-[0-9]+)?(,[0
 
 NUMAID = Annotated[int, Field(ge=0, le=65535)]
 
-Timestamp = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
+TimestampText = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
 """RFC 3339 in UTC, the way metav1.Time is written (``2026-01-31T08:00:00Z``)."""
 
 
@@ -126,7 +126,7 @@ class Condition(APIModel):
         description="Reason for the status as one CamelCase word, for programs.",
     )
     message: str = text(32768, "Reason for the status in a sentence, and what to do about it.")
-    last_transition_time: Timestamp | None = optional(
+    last_transition_time: TimestampText | None = optional(
         "When the status last changed from one value to another."
     )
     observed_generation: int | None = optional(

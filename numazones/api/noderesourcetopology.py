@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 
 from numazones import cpuset
 from numazones.api.fingerprint import ALL
-from numazones.api.meta import GROUP, APIModel, InvalidResource, ObjectMeta, Quantity
+from numazones.api.meta import GROUP, APIModel, InvalidResource, ObjectMeta, QuantityText
 from numazones.api.numazone import NUMAZone, NUMAZoneStatus, ZoneResource
 from numazones.apimachinery import quantity, resources
 from numazones.apimachinery.resources import HUGEPAGES, MEMORY, is_device, page_kib
@@ -86,9 +86,9 @@ class ResourceInfo(APIModel):
     """Amounts of one resource in a zone."""
 
     name: str
-    capacity: Quantity
-    allocatable: Quantity
-    available: Quantity
+    capacity: QuantityText
+    allocatable: QuantityText
+    available: QuantityText
 
 
 class TopologyZone(APIModel):

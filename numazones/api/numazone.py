@@ -23,9 +23,9 @@ from numazones.api.meta import (
     Condition,
     CPUList,
     PrinterColumn,
-    Quantity,
+    QuantityText,
     ResourceType,
-    Timestamp,
+    TimestampText,
     list_map,
     list_of,
     optional,
@@ -171,14 +171,14 @@ class ZoneResource(APIModel):
     name: ResourceName = Field(
         description="cpu, memory, hugepages-<size> or a device plugin's resource, such as vendor.example/nic."
     )
-    capacity: Quantity | None = optional("Amount that the hardware has.")
-    reserved: Quantity | None = optional("Amount that the kubelet reserves on this NUMA node.")
-    allocatable: Quantity | None = optional(
+    capacity: QuantityText | None = optional("Amount that the hardware has.")
+    reserved: QuantityText | None = optional("Amount that the kubelet reserves on this NUMA node.")
+    allocatable: QuantityText | None = optional(
         "Total amount that pods may be given: capacity minus reserved. For memory, also minus hugepages; "
         "for devices, only the healthy ones."
     )
-    assigned: Quantity | None = optional("Amount that containers hold exclusively.")
-    available: Quantity | None = optional("Amount that containers could still be given.")
+    assigned: QuantityText | None = optional("Amount that containers hold exclusively.")
+    available: QuantityText | None = optional("Amount that containers could still be given.")
 
 
 class CPUSets(APIModel):
@@ -290,7 +290,7 @@ class Headroom(APIModel):
         ge=0,
         le=_MAX_CPUS,
     )
-    memory: Quantity | None = optional("Memory without hugepages.")
+    memory: QuantityText | None = optional("Memory without hugepages.")
 
 
 class Summary(APIModel):
@@ -319,8 +319,8 @@ UNKNOWN_MODEL = "unknown"
 class ModelAmounts(APIModel):
     """Amounts of one resource on the NUMA node by the books of a placement model."""
 
-    assigned: Quantity | None = optional("Amount that pods hold.")
-    available: Quantity | None = optional("Amount that pods could still be given.")
+    assigned: QuantityText | None = optional("Amount that pods hold.")
+    available: QuantityText | None = optional("Amount that pods could still be given.")
 
 
 class ZonePlacement(APIModel):
@@ -363,7 +363,7 @@ class Silence(APIModel):
         max_length=32,
         description="Always Silent, which kubectl get shows as STATE; the condition Ready does not change.",
     )
-    since: Timestamp | None = optional("When the Lease was last renewed; left out if that is unknown.")
+    since: TimestampText | None = optional("When the Lease was last renewed; left out if that is unknown.")
     message: str = text(1024, "What is wrong, in a sentence, and what to do about it.")
 
 

@@ -21,7 +21,7 @@ from numazones.api.meta import (
     APIObject,
     PrinterColumn,
     ResourceType,
-    Timestamp,
+    TimestampText,
     list_of,
     optional,
     text,
@@ -247,7 +247,7 @@ class AdmissionPredictionStatus(APIModel):
         16, "What is uncertain about the prediction because a kubelet's release is not fully known."
     )
     recommendation: str = text(MAX_NAME, "Active RebalanceRecommendation that would make room for the pod.")
-    changed: Timestamp | None = optional("When the verdict last changed.")
+    changed: TimestampText | None = optional("When the verdict last changed.")
     outcome: PredictionOutcome | None = optional("What happened to the pod once it had a node.")
     summary: PredictionSummary | None = optional(
         "The prediction and its outcome in a few words, for the columns of kubectl get."

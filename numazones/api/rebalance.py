@@ -23,9 +23,9 @@ from numazones.api.meta import (
     APIObject,
     Condition,
     PrinterColumn,
-    Quantity,
+    QuantityText,
     ResourceType,
-    Timestamp,
+    TimestampText,
     list_map,
     list_of,
     optional,
@@ -37,7 +37,7 @@ _MAX_DOUBT = 512
 _MAX_GOAL_KEY = 512
 _MAX_LABEL_KEY = MAX_NAME + 1 + MAX_LABEL
 
-Duration = Annotated[str, Field(max_length=32, pattern=r"^([0-9]+(\.[0-9]+)?(h|ms|m|s))+$")]
+DurationText = Annotated[str, Field(max_length=32, pattern=r"^([0-9]+(\.[0-9]+)?(h|ms|m|s))+$")]
 """A duration as Go writes it: 90s, 1h30m."""
 
 
@@ -79,7 +79,7 @@ class MovePhase(StrEnum):
     FAILED = "Failed"
 
 
-Name = Annotated[str, Field(max_length=MAX_NAME)]
+ObjectName = Annotated[str, Field(max_length=MAX_NAME)]
 Namespace = Annotated[str, Field(max_length=MAX_LABEL)]
 
 
@@ -93,7 +93,7 @@ _ABOVE_ZERO = (
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$"
 )
 ShapeAmount = Annotated[
-    Quantity, Field(json_schema_extra={**INT_OR_STRING, "pattern": _ABOVE_ZERO, "minimum": 1})
+    QuantityText, Field(json_schema_extra={**INT_OR_STRING, "pattern": _ABOVE_ZERO, "minimum": 1})
 ]
 """What one pod of a shape needs; the API server alone rejects amounts that are not above 0."""
 
@@ -160,7 +160,7 @@ class PendingPodSelector(APIModel):
     min_priority: int | None = optional(
         "Only pods of this priority or above; 0 if left out.", ge=-(2**31), le=2**31 - 1
     )
-    scheduler_names: tuple[Name, ...] = list_of(
+    scheduler_names: tuple[ObjectName, ...] = list_of(
         16, "Only pods of these schedulers; default-scheduler and numazones if left out."
     )
 
@@ -207,10 +207,10 @@ class PodProtectionConfig(APIModel):
 class PodProtections(APIModel):
     """Kinds of pods that are protected from eviction."""
 
-    default_disabled: tuple[Name, ...] = list_of(
+    default_disabled: tuple[ObjectName, ...] = list_of(
         16, "Protections to lift: PodsWithLocalStorage, SystemCriticalPods, FailedBarePods, DaemonSetPods."
     )
-    extra_enabled: tuple[Name, ...] = list_of(
+    extra_enabled: tuple[ObjectName, ...] = list_of(
         16, "Protections to add: PodsWithPVC, PodsWithoutPDB, PodsWithResourceClaims."
     )
     config: PodProtectionConfig | None = optional("Details of some protections.")
@@ -230,7 +230,7 @@ class ProtectionSettings(APIModel):
     )
     node_selector: Selector | None = optional("Only pods on nodes with these labels may move.")
     min_replicas: int | None = optional("Pods of workloads with fewer replicas are not moved.", ge=0)
-    min_pod_age: Duration | None = optional("Pods younger than this are not moved.")
+    min_pod_age: DurationText | None = optional("Pods younger than this are not moved.")
     no_eviction_policy: str = Field(
         default="Preferred",
         max_length=16,
@@ -269,7 +269,7 @@ class EvictionLimits(APIModel):
 class Schedule(APIModel):
     """Times at which plans are made."""
 
-    interval: Duration = Field(
+    interval: DurationText = Field(
         default="5m",
         description="Time between two searches; newly stuck pods start a search within half a minute.",
     )
@@ -304,12 +304,12 @@ class RebalancePolicySpec(APIModel):
     min_gain: int = Field(
         default=1, ge=1, description="Minimum gain; plans that gain less are not made (hysteresis)."
     )
-    cooldown: Duration = Field(
+    cooldown: DurationText = Field(
         default="1h", description="How long an owner's pods stay on a node after one of them was moved."
     )
     schedule: Schedule = Field(default_factory=Schedule, description="When plans are made.")
-    search_time: Duration = Field(default="10s", description="How long the search for one plan may take.")
-    expiry: Duration = Field(default="15m", description="How long a recommendation is valid.")
+    search_time: DurationText = Field(default="10s", description="How long the search for one plan may take.")
+    expiry: DurationText = Field(default="15m", description="How long a recommendation is valid.")
 
 
 class UnmovablePods(APIModel):
@@ -325,17 +325,17 @@ class PolicyConflict(APIModel):
     """Conflict in which this policy's plans would undo those of another policy."""
 
     policy: str = Field(max_length=MAX_NAME, description="The other policy.")
-    nodes: tuple[Name, ...] = list_of(
+    nodes: tuple[ObjectName, ...] = list_of(
         64, "Nodes on which the other policy's plans made room that this policy's plans would fill."
     )
-    until: Timestamp = Field(description="When plans of this policy may fill them.")
+    until: TimestampText = Field(description="When plans of this policy may fill them.")
 
 
 class RebalancePolicyStatus(APIModel):
     """Evaluation of the policy by the operator."""
 
     observed_generation: int | None = optional("The metadata.generation that was evaluated.", ge=0)
-    last_search: Timestamp | None = optional("When the last search ended.")
+    last_search: TimestampText | None = optional("When the last search ended.")
     recommendation: str = text(MAX_NAME, "Name of the active recommendation.")
     message: str = text(_MAX_MESSAGE, "What the last search found for each goal, or why it found nothing.")
     movable: int | None = optional("How many pods the last search could have moved.", ge=0)
@@ -439,7 +439,7 @@ class RecommendedMove(APIModel):
     owner: OwnerOfPod | None = optional("Owner that replaces it.")
     source: Place = Field(description="Where it runs.")
     target: Place = Field(description="Where its replacement should run.")
-    affinity: tuple[Name, ...] = list_of(
+    affinity: tuple[ObjectName, ...] = list_of(
         64, "Nodes that the replacement must be confined to; otherwise the plan may fail."
     )
     after_pending: bool = Field(
@@ -473,7 +473,7 @@ class DisruptionCost(APIModel):
     """Disruption caused by all evictions together."""
 
     evictions: int = Field(ge=0, description="Number of evictions.")
-    cpus: Quantity = Field(description="CPUs that are moved.")
+    cpus: QuantityText = Field(description="CPUs that are moved.")
     priority: int = Field(default=0, description="Sum of the pods' priorities.")
     reluctant: int = Field(default=0, ge=0, description="Pods that ask not to be evicted.")
     cost: int = Field(default=0, description="Sum of the pods' eviction costs.")
@@ -515,7 +515,7 @@ class RebalanceRecommendationSpec(APIModel):
         description="Digest of the plan; plans that would do the same have the same digest.",
         json_schema_extra=IMMUTABLE,
     )
-    expires: Timestamp | None = optional("When the plan is no longer valid.")
+    expires: TimestampText | None = optional("When the plan is no longer valid.")
     approved: bool = Field(default=False, description="Set this to true to let the operator run the plan.")
     rejected: bool = Field(
         default=False,
@@ -529,7 +529,7 @@ class MoveProgress(APIModel):
 
     pod: PodReference = Field(description="Pod of the move.")
     phase: str = Field(max_length=32, description="Pending, Evicting, Evicted, Placed, Verified or Failed.")
-    since: Timestamp | None = optional("When the eviction was requested.")
+    since: TimestampText | None = optional("When the eviction was requested.")
     replacement: PodReference | None = optional("The pod that took its place.")
     node: str = text(MAX_NAME, "Where the replacement runs.")
     message: str = text(_MAX_MESSAGE, "What happened.")

@@ -24,7 +24,7 @@ class Named(str):
     __slots__ = ()
 
 
-class Part(NamedTuple):
+class DocumentField(NamedTuple):
     """One field of a document."""
 
     attribute: str
@@ -53,7 +53,7 @@ def or_left_out(value: T) -> T | None:
 
 
 @cache
-def parts_of(kind: type) -> tuple[Part, ...]:
+def parts_of(kind: type) -> tuple[DocumentField, ...]:
     """Return the fields that values of a class have as documents; none for other classes."""
     if not (is_dataclass(kind) or hasattr(kind, "_fields")):
         return ()
@@ -68,7 +68,7 @@ def _returned(part: property) -> Any:
     return get_type_hints(part.fget, include_extras=True)["return"]
 
 
-def _part(attribute: str, hint: Any) -> tuple[Part, ...]:
+def _part(attribute: str, hint: Any) -> tuple[DocumentField, ...]:
     if get_origin(hint) is not Annotated:
         return ()
     kind, *notes = get_args(hint)
@@ -81,7 +81,7 @@ def _part(attribute: str, hint: Any) -> tuple[Part, ...]:
         kind = kind | None
     elif write is not None:
         kind = str if write is str else get_type_hints(write)["return"]
-    return (Part(attribute, name, kind, sentence, write),)
+    return (DocumentField(attribute, name, kind, sentence, write),)
 
 
 def title_of(kind: type) -> str:
@@ -104,5 +104,5 @@ def document(value: Any) -> Any:
     return str(value) if isinstance(value, str) else value
 
 
-def _written(part: Part, value: Any) -> Any:
+def _written(part: DocumentField, value: Any) -> Any:
     return document(value if part.write is None else part.write(value))

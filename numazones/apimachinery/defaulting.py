@@ -16,7 +16,7 @@ from numazones.apimachinery import quantity
 from numazones.apimachinery.resources import HUGEPAGES
 
 Spec = Mapping[str, Any]
-Amounts = Mapping[str, Any]
+ResourceList = Mapping[str, Any]
 
 _CONTAINERS = ("initContainers", "containers")
 _OVERCOMMITTABLE = ("cpu", "memory")
@@ -141,7 +141,9 @@ def _with_limit_range(spec: dict[str, Any], limit_range: Mapping[str, Any]) -> d
     return spec
 
 
-def _with_defaults(container: Mapping[str, Any], requests: Amounts, limits: Amounts) -> dict[str, Any]:
+def _with_defaults(
+    container: Mapping[str, Any], requests: ResourceList, limits: ResourceList
+) -> dict[str, Any]:
     resources = container.get("resources") or {}
     filled = _amounts(
         requests={**requests, **(resources.get("requests") or {})},
@@ -178,9 +180,9 @@ def _with_priority(spec: dict[str, Any], classes: Mapping[str, Mapping[str, Any]
     return {**spec, "priority": value}
 
 
-def _canonical(amounts: Amounts | None) -> dict[str, Any]:
+def _canonical(amounts: ResourceList | None) -> dict[str, Any]:
     return {name: quantity.parse(amount).canonical() for name, amount in (amounts or {}).items()}
 
 
-def _amounts(**kinds: Amounts) -> dict[str, Amounts]:
+def _amounts(**kinds: ResourceList) -> dict[str, ResourceList]:
     return {kind: amounts for kind, amounts in kinds.items() if amounts}

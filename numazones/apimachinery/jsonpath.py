@@ -14,7 +14,7 @@ from typing import Any
 
 from numazones.errors import NumazonesError
 
-Step = Callable[[Any], Iterator[Any]]
+PathStep = Callable[[Any], Iterator[Any]]
 
 _STEP = re.compile(
     r"""
@@ -45,14 +45,14 @@ class InvalidJSONPath(NumazonesError):
 
 
 @lru_cache(maxsize=4096)
-def compile_path(text: str) -> tuple[Step, ...]:
+def compile_path(text: str) -> tuple[PathStep, ...]:
     """Return the steps of a path such as ``.status.conditions[?(@.type=="Ready")].status``.
 
     Raises:
         InvalidJSONPath: the path uses more of JSONPath than columns may, or is none.
     """
     path = text.strip().removeprefix("{").removesuffix("}").removeprefix("$")
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     at = 0
     while at < len(path):
         match = _STEP.match(path, at)
@@ -77,7 +77,7 @@ def find(value: Any, path: str) -> list[Any]:
     return found
 
 
-def _step(match: re.Match[str]) -> Step:
+def _step(match: re.Match[str]) -> PathStep:
     if match["union"]:
         fields = [_field(name) for name in re.findall(r"'([^']*)'", match["union"])]
         return lambda value: (item for field in fields for item in field(value))
@@ -101,11 +101,11 @@ def _step(match: re.Match[str]) -> Step:
     return lambda value: iter(value[start:stop] if isinstance(value, list) else [])
 
 
-def _field(name: str) -> Step:
+def _field(name: str) -> PathStep:
     return lambda value: iter([value[name]] if isinstance(value, dict) and name in value else [])
 
 
-def _filter(text: str) -> Step:
+def _filter(text: str) -> PathStep:
     match = _FILTER.match(text)
     if match is None:
         raise InvalidJSONPath(f'{text!r} is not a JSONPath filter; write one like @.type=="Ready"')

@@ -16,7 +16,7 @@ from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
 from numazones.kubelet.demand import Container, ContainerKind, QOSClass, Resources
 from numazones.kubelet.pod import Pod
 
-Amounts = dict[str, int]
+RequestedAmounts = dict[str, int]
 """Resource → billionths of CPUs, bytes or devices."""
 
 _PREFIX = "node-"
@@ -62,7 +62,7 @@ class _Zones:
         self._allocatable = allocatable
         self._guaranteed = guaranteed
 
-    def fitting(self, request: Amounts) -> int | None:
+    def fitting(self, request: RequestedAmounts) -> int | None:
         """Return the lowest zone that has all of a request; None: no zone has."""
         suitable = set(self._zones)
         for resource, amount in request.items():
@@ -78,7 +78,7 @@ class _Zones:
             }
         return min(suitable, default=None)
 
-    def take(self, request: Amounts, zone: int) -> None:
+    def take(self, request: RequestedAmounts, zone: int) -> None:
         """Take the amounts of a container from its zone."""
         amounts = self._zones[zone]
         for resource, amount in request.items():
@@ -90,18 +90,18 @@ class _Zones:
         return self._guaranteed or not (resource == CPU or is_memory(resource))
 
 
-def _request(container: Container) -> Amounts:
+def _request(container: Container) -> RequestedAmounts:
     return _amounts(container.requests) or _amounts(container.limits)
 
 
-def _amounts(resources: Resources) -> Amounts:
+def _amounts(resources: Resources) -> RequestedAmounts:
     return {name: amount.nanos for name, amount in resources}
 
 
-def _effective(containers: Iterable[Container]) -> Amounts:
+def _effective(containers: Iterable[Container]) -> RequestedAmounts:
     """Return the larger of each init container's request and the sum of the others'."""
-    total: Amounts = {}
-    first: Amounts = {}
+    total: RequestedAmounts = {}
+    first: RequestedAmounts = {}
     for container in containers:
         for name, amount in _request(container).items():
             if container.kind is ContainerKind.APP:

@@ -39,7 +39,7 @@ from numazones.prediction.device_answer import (
     alignment_rank,
     pod_devices,
 )
-from numazones.prediction.headline import Preference, ReasonGroup, SameVerdict, nearness
+from numazones.prediction.headline import NodePreference, ReasonGroup, SameVerdict, nearness
 from numazones.prediction.joined_verdict import misspelled, with_devices
 from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeAnswer, NodeVerdict
 from numazones.wording import shorten
@@ -758,7 +758,7 @@ def _candidate(name: str, one: NodeVerdict) -> Candidate:
     )
 
 
-def preference(one: NodeVerdict | Candidate) -> Preference:
+def preference(one: NodeVerdict | Candidate) -> NodePreference:
     """Return what nodes that would admit a pod are sorted by, the best first (``NodeChoice.SCARCE``).
 
     Devices near the CPUs count more than room that is kept.

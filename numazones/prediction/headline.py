@@ -26,7 +26,7 @@ Key = tuple[str, str, str | None]
 """(source, reason, model)"""
 Nearness = tuple[bool, int, int, int, float]
 """Sort key of nodes that do not take a pod, the nearest first."""
-Preference = tuple[bool, int, int, int]
+NodePreference = tuple[bool, int, int, int]
 """Sort key of nodes that would admit a pod, the best first."""
 
 _ROUNDING, _POSSIBLE, _IMPOSSIBLE = range(3)
@@ -52,11 +52,11 @@ class SameVerdict:
     nearness: Nearness
     named_first: Nearness
     """Sort key of the nodes of a group, to name one."""
-    preference: Preference
+    preference: NodePreference
     names: dict[str, None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, verdict: NodeVerdict, preference: Preference) -> "SameVerdict":
+    def of(cls, verdict: NodeVerdict, preference: NodePreference) -> "SameVerdict":
         """Return no nodes yet, of a verdict."""
         keys = tuple(_keys(verdict))
         return cls(

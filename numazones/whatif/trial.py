@@ -32,7 +32,7 @@ from numazones.placement.fragmentation import Shape
 from numazones.prediction.device_answer import CANNOT_ALLOCATE, NOT_ALIGNED, DeviceAnswer, pod_devices
 from numazones.prediction.node_choice import Chooser, NodeChoice
 from numazones.prediction.room import FittingPods
-from numazones.whatif.workload import Event, Leaving
+from numazones.whatif.workload import Leaving, WorkloadEvent
 
 UNSCHEDULABLE = "Unschedulable"
 """Reason of a pod for which the scheduler finds no node."""
@@ -73,7 +73,7 @@ class TrialResult:
 
 def run(
     nodes: Iterable[ClusterNode],
-    events: Iterable[Event],
+    events: Iterable[WorkloadEvent],
     *,
     shape: Shape | None = None,
     choice: NodeChoice = NodeChoice.DEFAULT,
@@ -142,7 +142,7 @@ class _Trial:
     def __init__(self, nodes: Iterable[ClusterNode], choice: NodeChoice, shapes: Sequence[Shape]) -> None:
         nodes = list(nodes)
         self._chooser = Chooser(choice, shapes)
-        self._devices = ClaimedDevices(nodes)
+        self._devices = RunDevices(nodes)
         self._hosts: dict[str, _Host] = {}
         self._unknown: set[str] = set()
         """Names of nodes whose placement is not known."""
@@ -294,7 +294,7 @@ def _probe(cpus: int) -> Pod:
     )
 
 
-class ClaimedDevices:
+class RunDevices:
     """The devices of a cluster as they are allocated in one run.
 
     A run begins without pods, so what pods of the cluster hold is free at first; claims that no pod uses keep

@@ -33,14 +33,14 @@ class Leaving:
     uid: str
 
 
-Event = ClusterPod | Leaving
+WorkloadEvent = ClusterPod | Leaving
 """A pod arrives, at the node it names or wherever the scheduler sends it; or one leaves."""
 
 
 class EventSource(Protocol):
     """Arrivals and departures in each run."""
 
-    def events(self, random: RandomNumbers) -> Iterator[Event]:
+    def events(self, random: RandomNumbers) -> Iterator[WorkloadEvent]:
         """Yield what happens in one run, in order."""
 
 
@@ -48,9 +48,9 @@ class EventSource(Protocol):
 class RecordedEvents:
     """Events as they were recorded; every run is the same."""
 
-    recorded: tuple[Event, ...]
+    recorded: tuple[WorkloadEvent, ...]
 
-    def events(self, _random: RandomNumbers) -> Iterator[Event]:
+    def events(self, _random: RandomNumbers) -> Iterator[WorkloadEvent]:
         """Yield what was recorded."""
         yield from self.recorded
 
@@ -173,7 +173,7 @@ class Recipe:
     shuffled: bool = True
     """Whether pods that are given one by one arrive in random order."""
 
-    def events(self, random: RandomNumbers) -> Iterator[Event]:
+    def events(self, random: RandomNumbers) -> Iterator[WorkloadEvent]:
         """Yield what happens in one run."""
         pods = list(self._arrivals(random))
         yield from pods

@@ -37,7 +37,7 @@ _FAREWELL = 0.1
 
 Problems = Callable[[], list[str]]
 """Returns one sentence per problem; empty means all is well."""
-Answer: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+HTTPHandler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 """Answers a request, in the thread of its listener."""
 
 _T = TypeVar("_T")
@@ -48,7 +48,7 @@ def probes(
     health_problems: Problems,
     readiness_problems: Problems,
     loop: asyncio.AbstractEventLoop | None = None,
-) -> Answer:
+) -> HTTPHandler:
     """Answer /healthz and /readyz, and nothing else.
 
     Args:
@@ -74,11 +74,11 @@ def probes(
 
 def metrics(
     registry: CollectorRegistry,
-    otherwise: Answer,
+    otherwise: HTTPHandler,
     *,
     refresh: Callable[[], None] = lambda: None,
     loop: asyncio.AbstractEventLoop | None = None,
-) -> Answer:
+) -> HTTPHandler:
     """Answer /metrics, and leave other paths to ``otherwise``.
 
     Args:
@@ -106,7 +106,7 @@ def metrics(
 
 
 @contextmanager
-def serve(address: str, answer: Answer, *, name: str = "metrics") -> Iterator[int]:
+def serve(address: str, answer: HTTPHandler, *, name: str = "metrics") -> Iterator[int]:
     """Serve on ``host:port`` (host may be empty or ``[IPv6]``) and yield the port; port 0 picks a free one.
 
     Args:
@@ -147,7 +147,7 @@ def serve(address: str, answer: Answer, *, name: str = "metrics") -> Iterator[in
 class _Server(web.Server):
     """An HTTP server with a limited number of connections, one request and one deadline each."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: HTTPHandler) -> None:
         super().__init__(self._answer, access_log=None, handler_cancellation=True, lingering_time=0)
         self._answer_request = answer
         self._deadlines: dict[Any, asyncio.TimerHandle] = {}
@@ -180,7 +180,7 @@ class _Server(web.Server):
             deadline.cancel()
 
 
-async def _run(listener: socket.socket, answer: Answer, stop: asyncio.Event) -> None:
+async def _run(listener: socket.socket, answer: HTTPHandler, stop: asyncio.Event) -> None:
     server = _Server(answer)
     async with await asyncio.get_running_loop().create_server(server, sock=listener, backlog=_BACKLOG):
         await stop.wait()

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import pytest
 
 from numazones.api.prediction import NodeCounts, Reason
-from numazones.apimachinery.answer import Named, Part, document, or_null, parts_of, title_of
+from numazones.apimachinery.answer import DocumentField, Named, document, or_null, parts_of, title_of
 from numazones.apimachinery.quantity import format_bytes
 
 
@@ -56,7 +56,7 @@ def test_a_value_is_written_part_by_part() -> None:
 
 def test_answer_parts_document_meaning_and_json_type() -> None:
     parts = {part.name: part for part in parts_of(Whole)}
-    assert parts["size"] == Part("size", "size", str, "In bytes.", format_bytes)
+    assert parts["size"] == DocumentField("size", "size", str, "In bytes.", format_bytes)
     assert parts["note"].kind == str | None
     assert parts["totalCPUs"].sentence == "All of them."
     assert (title_of(Whole), title_of(Pair)) == ("Everything", "Pair")

@@ -97,11 +97,11 @@ def command(
     return int(bool(document.failed))
 
 
-Found = tuple[list[RejectedPod], str, CleanDocument, datetime]
+CleanSelection = tuple[list[RejectedPod], str, CleanDocument, datetime]
 """The pods, where they were looked for, the answer, and when the cluster was read."""
 
 
-def _of_files(source: Source, selector: LabelSelector | None, *, everywhere: bool) -> Found:
+def _of_files(source: Source, selector: LabelSelector | None, *, everywhere: bool) -> CleanSelection:
     objects = distinct_objects(source.files)
     bodies = [body for body in objects if body.get("kind") == "Pod"]
     owners = [body for body in objects if (body.get("apiVersion"), body.get("kind")) in _KINDS]
@@ -113,7 +113,7 @@ def _of_files(source: Source, selector: LabelSelector | None, *, everywhere: boo
 
 async def _of_cluster(
     source: Source, selector: LabelSelector | None, *, everywhere: bool, delete: bool
-) -> Found:
+) -> CleanSelection:
     async with await connect(source) as client:
         namespace = "" if everywhere else source.namespace or client.config.namespace
         bodies = await client.list(PODS, namespace=namespace)

@@ -25,7 +25,7 @@ from kubectl_numazones.live import head, lines
 from kubectl_numazones.live.board import Board, Planned, board_of, plans_of
 from kubectl_numazones.live.cluster_mirror import ClusterMirror
 from kubectl_numazones.live.deciding import decide, is_open
-from kubectl_numazones.live.events import EventSource, events_about, events_in
+from kubectl_numazones.live.events import ReadEvents, events_about, events_in
 from kubectl_numazones.live.head import TABS
 from kubectl_numazones.live.keys import KEYS
 from kubectl_numazones.live.line_table import LineTable
@@ -263,7 +263,7 @@ class Live(App[None]):
         if line is not None:
             self.push_screen(Details(line.key, line.details, self._events_of(line)))
 
-    def _events_of(self, line: Line) -> EventSource | None:
+    def _events_of(self, line: Line) -> ReadEvents | None:
         kind, namespace, names = line.about
         if not kind:
             return None

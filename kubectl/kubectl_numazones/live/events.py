@@ -22,7 +22,7 @@ _MAX_LISTED = 500
 OPERATOR = "numazones-operator"
 """The source of the operator's events."""
 
-EventSource = Callable[[], Awaitable[Sequence[Object]]]
+ReadEvents = Callable[[], Awaitable[Sequence[Object]]]
 """Returns the events about something, as they are now."""
 
 
@@ -52,7 +52,7 @@ def is_about(event: Object, kind: str, namespace: str, name: str) -> bool:
     return same and (not namespace or about.get("namespace") == namespace)
 
 
-def events_about(client: "Client", kind: str, namespace: str, names: Sequence[str]) -> EventSource:
+def events_about(client: "Client", kind: str, namespace: str, names: Sequence[str]) -> ReadEvents:
     """Return what asks the API server for the events of some objects of a kind."""
 
     async def ask() -> Sequence[Object]:
@@ -70,7 +70,7 @@ def events_about(client: "Client", kind: str, namespace: str, names: Sequence[st
     return ask
 
 
-def events_in(said: Iterable[Object], kind: str, namespace: str, names: Sequence[str]) -> EventSource:
+def events_in(said: Iterable[Object], kind: str, namespace: str, names: Sequence[str]) -> ReadEvents:
     """Return the events of some objects that a dump holds."""
     held = [item for item in said if item.get("kind") == "Event"]
 

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
-from kubectl_numazones.live.events import EventSource, event_table
+from kubectl_numazones.live.events import ReadEvents, event_table
 from kubectl_numazones.printing import screen
 from kubectl_numazones.reading.files import Object
 from numazones.wording import visible
@@ -32,7 +32,7 @@ class Details(ModalScreen[None]):
     ]
 
     def __init__(
-        self, title: str, details: Callable[[], RenderableType], events: EventSource | None = None
+        self, title: str, details: Callable[[], RenderableType], events: ReadEvents | None = None
     ) -> None:
         """``details`` may take seconds; ``events`` are asked for again and again."""
         super().__init__()

@@ -48,7 +48,7 @@ from numazones.whatif.history import (
     ReplayedDecision,
     replay,
 )
-from numazones.whatif.workload import Event, Leaving
+from numazones.whatif.workload import Leaving, WorkloadEvent
 from numazones_node.sysfs import SysfsReader, may_be_read
 
 SNAPSHOT, HELD, REJECTED = "snapshot", "hold", "reject"
@@ -131,7 +131,7 @@ def recorded_lines(directory: Path) -> Iterator[dict[str, Any]]:
         yield line | {_LINE: number}
 
 
-def history(directory: Path) -> tuple[list[ClusterNode], list[Event]]:
+def history(directory: Path) -> tuple[list[ClusterNode], list[WorkloadEvent]]:
     """Return a recording's nodes before the first operation, and which pods came to them and left.
 
     Kubelets that restarted, devices that failed and pods that had no node are left out.
@@ -166,7 +166,7 @@ def _read_each(
         yield from found
 
 
-def _events(line: Mapping[str, Any]) -> Iterator[Event]:
+def _events(line: Mapping[str, Any]) -> Iterator[WorkloadEvent]:
     if line["op"] == "delete":
         yield Leaving(line["uid"])
     elif line["op"] in {"create", HELD, REJECTED}:

@@ -15,7 +15,7 @@ LINES = 25
 """From how many lines of code memory is shown."""
 
 
-class Counts:
+class ProcessCounts:
     """Writes what this process holds."""
 
     def __init__(self, descriptor: int) -> None:
@@ -84,7 +84,7 @@ def _watch() -> None:
     directory = os.environ.get("NUMAZONES_COUNTS")
     if directory:
         path = f"{directory}/{os.getpid()}"
-        counts = Counts(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        counts = ProcessCounts(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
         signal.signal(signal.SIGUSR2, counts.write)
 
 

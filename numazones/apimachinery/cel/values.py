@@ -139,7 +139,7 @@ class Lazy:
         return self._value
 
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NAMES: Mapping[type, str] = {
     bool: "bool",

@@ -22,7 +22,7 @@ _MAX_NODES = 64
 
 Conflicts = tuple[Mapping[str, Any], ...]
 
-Verdict = tuple[str, str, str]
+ConditionFields = tuple[str, str, str]
 """Status, reason and message of a condition."""
 
 
@@ -44,7 +44,7 @@ def conflicts_of(undoes: Mapping[str, FreedNode]) -> list[dict[str, Any]] | None
     ] or None
 
 
-def verdict(policy: str, known: Mapping[str, Conflicts]) -> Verdict:
+def verdict(policy: str, known: Mapping[str, Conflicts]) -> ConditionFields:
     """Return the condition Conflicted of a policy, by what searches found for it and for the others.
 
     ``known``: the conflicts of all policies that plans are made for.

@@ -99,7 +99,7 @@ class Readiness:
     def _conflicts_of_followed(self, policy: PolicyObject) -> conflicts.Conflicts | None:
         return conflicts.of_policy(policy) if self._is_followed(policy) else None
 
-    def _verdict(self, policy: PolicyObject) -> conflicts.Verdict:
+    def _verdict(self, policy: PolicyObject) -> conflicts.ConditionFields:
         """Return the condition Ready of a policy that could be read."""
         if not self.follows:
             return "False", "NotFollowed", _NOT_FOLLOWED
@@ -115,7 +115,7 @@ class Readiness:
         name: str,
         generation: int | None,
         known: Sequence[Mapping[str, Any]],
-        verdicts: Mapping[str, conflicts.Verdict],
+        verdicts: Mapping[str, conflicts.ConditionFields],
     ) -> None:
         before = {
             one.get("type"): (one.get("observedGeneration"), one.get("status"), one.get("message"))

@@ -30,7 +30,7 @@ from numazones.whatif import trial
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import start_nodes
 from numazones.whatif.settings import parse
-from numazones.whatif.workload import Event, Leaving
+from numazones.whatif.workload import Leaving, WorkloadEvent
 
 # 16 CPUs on each of two NUMA nodes; CPUs 0 and 1, of the first one, are reserved.
 MACHINE = "sockets=2,numa=2,cores=32,threads=1,memory=64Gi"
@@ -285,10 +285,10 @@ sizes = st.lists(st.integers(1, 20), max_size=14)
 policies = st.sampled_from(["single-numa-node", "restricted", "best-effort", "none"])
 
 
-def arrivals(counts: list[int], leaving: list[int]) -> list[Event]:
+def arrivals(counts: list[int], leaving: list[int]) -> list[WorkloadEvent]:
     """Pods of these sizes; after each one an earlier one may leave."""
     arriving = [pod(f"cpu={count}", str(number)) for number, count in enumerate(counts)]
-    events: list[Event] = []
+    events: list[WorkloadEvent] = []
     for number, one in enumerate(arriving):
         events.append(one)
         if number < len(leaving) and leaving[number] < number:

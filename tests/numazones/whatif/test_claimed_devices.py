@@ -8,12 +8,12 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.whatif import trial
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.trial import TrialResult
-from numazones.whatif.workload import Event, Leaving
+from numazones.whatif.workload import Leaving, WorkloadEvent
 from tests.numazones.dra.building import claim, device, resource_slice, result
 from tests.numazones.prediction.test_device_answer import CLASS, asking, nodes, pod, template
 
 
-def play(*events: Event, objects: tuple[dict[str, Any], ...]) -> TrialResult:
+def play(*events: WorkloadEvent, objects: tuple[dict[str, Any], ...]) -> TrialResult:
     """Play events on a node that starts without pods; templates are sent to processes."""
     sent = pickle.dumps([NodeTemplate.of(node) for node in nodes(CLASS, *objects)])
     templates = pickle.loads(sent)  # noqa: S301 - our own

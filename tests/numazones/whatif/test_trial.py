@@ -14,7 +14,7 @@ from numazones.whatif.node_template import start_nodes
 from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import parse
 from numazones.whatif.trial import TrialResult
-from numazones.whatif.workload import Event, Leaving, PodGroup, Recipe
+from numazones.whatif.workload import Leaving, PodGroup, Recipe, WorkloadEvent
 from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_topology_aware.node import Node as TopologyAwareNode
 from tests.models.koordinator import building as koordinator
@@ -36,7 +36,7 @@ def pods(*groups: str) -> list[ClusterPod]:
     return [event for event in arriving if isinstance(event, ClusterPod)]
 
 
-def run(events: Iterable[Event], *given: str, shape: str = "cpu=10", count: int = 1) -> TrialResult:
+def run(events: Iterable[WorkloadEvent], *given: str, shape: str = "cpu=10", count: int = 1) -> TrialResult:
     return trial.run(nodes(*given, count=count), events, shape=Shape.parse(shape))
 
 

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.whatif.random_numbers import RandomNumbers
-from numazones.whatif.workload import Event, InvalidGroup, Leaving, PodGroup, Recipe, RecordedEvents
+from numazones.whatif.workload import InvalidGroup, Leaving, PodGroup, Recipe, RecordedEvents, WorkloadEvent
 
 
-def events(*groups: str, run: int = 0, mixed: bool = False, churn: int = 0) -> list[Event]:
+def events(*groups: str, run: int = 0, mixed: bool = False, churn: int = 0) -> list[WorkloadEvent]:
     recipe = Recipe(tuple(map(PodGroup.parse, groups)), mixed=mixed, churn=churn)
     return list(recipe.events(RandomNumbers(1, run)))
 
 
-def cpus(happened: Sequence[Event]) -> list[int]:
+def cpus(happened: Sequence[WorkloadEvent]) -> list[int]:
     return [event.requests["cpu"] // 1000 for event in happened if isinstance(event, ClusterPod)]
 
 
