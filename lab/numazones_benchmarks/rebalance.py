@@ -153,8 +153,8 @@ def main() -> None:
     draw = random.Random(arguments.seed)
     cluster = fragmented(arguments.nodes, arguments.pods, draw)
     held = [pod for node in cluster.nodes.values() for pod in node.pods.values()]
-    surroundings = EvictionContext(now=NOW, replicas=EvictionContext.count_replicas(held))
-    situation = Situation(cluster, surroundings)
+    context = EvictionContext(now=NOW, replicas=EvictionContext.count_replicas(held))
+    situation = Situation(cluster, context)
     policy = Policy(limits=EvictionLimits(total=10, single_replicas=True))
     big = replace(a_pod("big", WANTED, "big"), phase="Pending")
     larger = replace(a_pod("larger", LARGER, "larger"), phase="Pending")

@@ -57,7 +57,7 @@ class Situation:
     """The cluster, and everything else that the rules look at."""
 
     cluster: Cluster
-    surroundings: EvictionContext
+    context: EvictionContext
     templates: Mapping[str, ClusterPod] = field(default_factory=dict)
     """Owner UID → a pod made from the owner's template."""
     history: MoveHistory = field(default_factory=MoveHistory)
@@ -141,7 +141,7 @@ def why_not(pod: ClusterPod, situation: Situation, policy: Policy) -> tuple[Obje
 
 
 def _objections(pod: ClusterPod, situation: Situation, policy: Policy) -> tuple[Objection, ...]:
-    found = rules.objections(pod, policy.protections, situation.surroundings, cluster=situation.cluster)
+    found = rules.objections(pod, policy.protections, situation.context, cluster=situation.cluster)
     return (
         *found,
         *_unknown_state(pod, situation),
@@ -188,19 +188,19 @@ def _unknown_state(pod: ClusterPod, situation: Situation) -> Iterator[Objection]
 
 def _limit_objections(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
     """Yield the limits that allow no eviction of the pod, even without any other."""
-    surroundings = situation.surroundings
-    rejection = PlannedEvictions(policy.limits, surroundings.replicas).rejection(pod)
+    context = situation.context
+    rejection = PlannedEvictions(policy.limits, context.replicas).rejection(pod)
     if rejection:
         cure = "; to allow its eviction, set limits.evictSingleReplicas" if rejection == ONLY_REPLICA else ""
         yield Objection("Limits", f"{rejection}{cure}")
-    rejection = surroundings.headroom.rejection(pod)
+    rejection = context.headroom.rejection(pod)
     if rejection:
         yield Objection("PodDisruptionBudget", rejection)
 
 
 def _recent_move(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
     until = situation.history.cooling_until(pod, policy.cooldown)
-    if until is not None and situation.surroundings.now < until:
+    if until is not None and situation.context.now < until:
         yield Objection(
             "Cooldown",
             f"a pod of the same owner was moved from or to node {pod.node}; "

@@ -29,7 +29,7 @@ def situation_of(dump: Dump, now: datetime) -> Situation:
         for kind in ("ReplicaSet", "StatefulSet", "Job")
         for body in dump.of_kind(kind)
     }
-    surroundings = EvictionContext(
+    context = EvictionContext(
         now=now,
         replicas=EvictionContext.count_replicas(pod for pod in dump.pods if not pod.terminal),
         headroom=BudgetHeadroom.of(map(Budget.from_api, dump.of_kind("PodDisruptionBudget"))),
@@ -45,4 +45,4 @@ def situation_of(dump: Dump, now: datetime) -> Situation:
         },
     )
     nodes = read_nodes(dump, lambda: dump.pods)
-    return Situation(Cluster.of(nodes, dump.pods), surroundings, templates)
+    return Situation(Cluster.of(nodes, dump.pods), context, templates)

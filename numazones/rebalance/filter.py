@@ -63,7 +63,7 @@ class EvictionContext:
 def objections(
     pod: ClusterPod,
     protections: Protections,
-    surroundings: EvictionContext,
+    context: EvictionContext,
     *,
     cluster: Cluster | None = None,
 ) -> tuple[Objection, ...]:
@@ -74,10 +74,10 @@ def objections(
     found = list(_unmovable(pod))
     if EVICT not in pod.annotations:
         found += _protection_objections(pod, protections)
-        found += _storage_objections(pod, protections, surroundings)
+        found += _storage_objections(pod, protections, context)
         found += _selection_objections(pod, protections)
-        found += _age_and_number_objections(pod, protections, surroundings)
-    found += _pre_eviction_objections(pod, protections, surroundings, cluster)
+        found += _age_and_number_objections(pod, protections, context)
+    found += _pre_eviction_objections(pod, protections, context, cluster)
     return tuple(found)
 
 
@@ -171,26 +171,26 @@ def _priority_objections(pod: ClusterPod, protections: Protections) -> Iterator[
 
 
 def _storage_objections(
-    pod: ClusterPod, protections: Protections, surroundings: EvictionContext
+    pod: ClusterPod, protections: Protections, context: EvictionContext
 ) -> Iterator[Objection]:
     if names.LOCAL_STORAGE in protections and pod.local_storage:
         yield Objection(names.LOCAL_STORAGE, "pod has local storage and is protected against eviction")
     if names.PVC in protections:
         for claim in pod.volume_claims:
-            yield from _claim_objections(pod, claim, protections, surroundings)
-    if names.WITHOUT_PDB in protections and not surroundings.headroom.budgets_of(pod):
+            yield from _claim_objections(pod, claim, protections, context)
+    if names.WITHOUT_PDB in protections and not context.headroom.budgets_of(pod):
         yield Objection(
             names.WITHOUT_PDB, "pod does not have a PodDisruptionBudget and is protected against eviction"
         )
 
 
 def _claim_objections(
-    pod: ClusterPod, claim: str, protections: Protections, surroundings: EvictionContext
+    pod: ClusterPod, claim: str, protections: Protections, context: EvictionContext
 ) -> Iterator[Objection]:
     if not protections.storage_classes:
         yield Objection(names.PVC, f"pod with PVC {claim} is protected against eviction")
         return
-    storage_class = surroundings.storage_classes.get((pod.namespace, claim))
+    storage_class = context.storage_classes.get((pod.namespace, claim))
     if storage_class is None:
         yield Objection(names.PVC, f"storage class of PVC {claim} is unknown, so the pod is protected")
     elif storage_class in protections.storage_classes:
@@ -207,10 +207,10 @@ def _selection_objections(pod: ClusterPod, protections: Protections) -> Iterator
 
 
 def _age_and_number_objections(
-    pod: ClusterPod, protections: Protections, surroundings: EvictionContext
+    pod: ClusterPod, protections: Protections, context: EvictionContext
 ) -> Iterator[Objection]:
     if protections.min_replicas > 1 and len(pod.owners) == 1:
-        number = surroundings.replicas.get(pod.owners[0].uid, 0)
+        number = context.replicas.get(pod.owners[0].uid, 0)
         if number < protections.min_replicas:
             yield Objection(
                 "MinReplicas",
@@ -218,15 +218,15 @@ def _age_and_number_objections(
                 f"minReplicas of {protections.min_replicas}",
             )
     age = protections.min_pod_age
-    if age is not None and (not pod.started or surroundings.now - timestamp.parse(pod.started) < age):
+    if age is not None and (not pod.started or context.now - timestamp.parse(pod.started) < age):
         yield Objection("MinPodAge", f"pod age is not older than MinPodAge: {age}")
 
 
 def _pre_eviction_objections(
-    pod: ClusterPod, protections: Protections, surroundings: EvictionContext, cluster: Cluster | None
+    pod: ClusterPod, protections: Protections, context: EvictionContext, cluster: Cluster | None
 ) -> Iterator[Objection]:
     selector = protections.namespace_label_selector
-    if selector is not None and not selector.matches(surroundings.namespace_labels.get(pod.namespace, {})):
+    if selector is not None and not selector.matches(context.namespace_labels.get(pod.namespace, {})):
         yield Objection(
             "NamespaceLabelSelector", "labels of the pod's namespace do not match namespaceLabelSelector"
         )

@@ -86,7 +86,7 @@ def plan(goal: Goal, situation: Situation, policy: Policy, *, expired: Expired) 
 
 def _plan(goal: Goal, situation: Situation, policy: Policy, expired: Expired) -> PlanningResult:
     outcome = _Planning(goal, situation, policy, expired).outcome()
-    closed = {} if waiting_pods(goal) else situation.history.closed_nodes(situation.surroundings.now)
+    closed = {} if waiting_pods(goal) else situation.history.closed_nodes(situation.context.now)
     if outcome.plan is not None or outcome.reached or not closed:
         return outcome
     contradicting = _contradicting_plan(goal, situation, policy, expired)
@@ -128,11 +128,11 @@ class _Planning:
         self._spared = len(movable) - len(allowed)
         """How many pods stay since they are more important than those that wait."""
         self._movable = _for_goal(goal, allowed, situation.cluster)
-        surroundings = situation.surroundings
-        self._forbidden = situation.history.forbidden_moves(surroundings.now, policy.cooldown)
-        self._closed = {} if waiting_pods(goal) else situation.history.closed_nodes(surroundings.now)
+        context = situation.context
+        self._forbidden = situation.history.forbidden_moves(context.now, policy.cooldown)
+        self._closed = {} if waiting_pods(goal) else situation.history.closed_nodes(context.now)
         self._allowance = RemainingEvictions(
-            PlannedEvictions(policy.limits, surroundings.replicas), surroundings.headroom
+            PlannedEvictions(policy.limits, context.replicas), context.headroom
         )
         self._states: dict[str, NodeState] = {}
         """Node → its state in the search that came last."""
@@ -202,7 +202,7 @@ class _Planning:
 
     def _cooling(self) -> str:
         """Say how many pods stay, and until when, because a pod of the same owner was moved recently."""
-        now, history = self._situation.surroundings.now, self._situation.history
+        now, history = self._situation.context.now, self._situation.history
         pods = (pod for node in self._situation.cluster.nodes.values() for pod in node.pods.values())
         ends = [history.cooling_until(pod, self._policy.cooldown) for pod in pods if history.moved]
         later = [end for end in ends if end is not None and now < end]

@@ -76,7 +76,7 @@ class _Play:
     sequences: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        history, now = self._situation.history, self._situation.surroundings.now
+        history, now = self._situation.history, self._situation.context.now
         self._forbidden = history.forbidden_moves(now, self._policy.cooldown)
         self._closed = {} if waiting_pods(self._goal) else history.closed_nodes(now)
         cluster = self._situation.cluster
@@ -88,9 +88,9 @@ class _Play:
         self._move(0, self._situation.cluster)
 
     def _check_rules(self) -> None:
-        surroundings = self._situation.surroundings
+        context = self._situation.context
         allowance = RemainingEvictions(
-            PlannedEvictions(self._policy.limits, surroundings.replicas), surroundings.headroom
+            PlannedEvictions(self._policy.limits, context.replicas), context.headroom
         )
         moved: set[str] = set()
         waiting = waiting_pods(self._goal)

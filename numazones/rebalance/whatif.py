@@ -103,7 +103,7 @@ def situation_after(made: PlanFound, situation: Situation) -> Situation:
         placed = place(cluster.nodes[move.node], running).node
         if placed is not None:
             cluster = cluster.with_node(placed)
-        history = history.after_move(move.pod, move.node, situation.surroundings.now)
+        history = history.after_move(move.pod, move.node, situation.context.now)
     for placement in made.placements:
         placed = place(cluster.nodes[placement.node], placement.pod).node
         if placed is not None:

@@ -132,7 +132,7 @@ def command(
     documents = cluster_document(
         source=name or _name_of(source),
         shapes=shapes,
-        generated=timestamp.format(seen.situation.surroundings.now),
+        generated=timestamp.format(seen.situation.context.now),
         version=version("numazones"),
         note=left_out,
         doubts=uncertain,
@@ -146,7 +146,7 @@ def command(
             documents |= use_documents(node, measured)
     documents |= waiting_documents(waiting, ended=seen.ended, plans=_plans_by_pod(shown, made))
     cluster = seen.situation.cluster
-    now = seen.situation.surroundings.now.timestamp()
+    now = seen.situation.context.now.timestamp()
     documents |= held_documents(held(cluster.pending.values(), list(nodes.values()), now=now), nodes.get)
     documents |= shown | tables
     page = html.report(documents, title=f"{name or _name_of(source)} · numazones")

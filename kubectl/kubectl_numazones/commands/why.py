@@ -242,7 +242,7 @@ def _print_list(
         *((namespace,) if by_namespace else ()),
         Column("POD", lambda row: row[0].example.name),
         Column("STATUS", lambda row: _status(row[0])),
-        Column("AGE", lambda row: screen.age(row[0].since, seen.situation.surroundings.now)),
+        Column("AGE", lambda row: screen.age(row[0].since, seen.situation.context.now)),
         Column("VERDICT", lambda row: _unless_running(row[0], row[0].prediction.verdict), wide=True),
         Column("NODES", lambda row: _unless_running(row[0], _admitting(row[0].prediction)), wide=True),
         Column("WHY", lambda row: _why(*row, seen)),

@@ -92,7 +92,7 @@ def _evidence(
     objects: dict[str, list[Object]] = {}
     for item in items:
         objects.setdefault(str(item["kind"]), []).append(item)
-    return Evidence(seen, objects, unseen, seen.situation.surroundings.now, denied)
+    return Evidence(seen, objects, unseen, seen.situation.context.now, denied)
 
 
 async def _gather(source: Source) -> Evidence:

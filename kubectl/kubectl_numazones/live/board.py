@@ -63,7 +63,7 @@ def board_of(seen: ClusterView) -> Board:
     )
     zones = tuple(zone for node in nodes.values() for zone in zones_of(node))
     situation = seen.situation
-    on_the_way = coming(situation.cluster.pending.values(), nodes, situation.surroundings.now)
+    on_the_way = coming(situation.cluster.pending.values(), nodes, situation.context.now)
     outlooks = Outlooks(seen)
     return Board(
         seen,

@@ -24,7 +24,7 @@ def title(board: Board | None, problem: str, now: datetime | None) -> Text:
     if board is not None:
         situation = board.seen.situation
         text.append(f"{pluralize(len(situation.cluster.nodes), 'node')}  ")
-        seen = situation.surroundings.now
+        seen = situation.context.now
         if now is None:
             text.append(f"dumped {timestamp.format(seen)}", "dim")
         else:

@@ -72,7 +72,7 @@ class Outlooks:
 
     def _held_before(self, pod: ClusterPod, prediction: Prediction) -> Iterable[str]:
         cluster = self.seen.situation.cluster
-        now = self.seen.situation.surroundings.now.timestamp()
+        now = self.seen.situation.context.now.timestamp()
         others = held_room.held(cluster.pending.values(), list(cluster.nodes.values()), now=now, asking=pod)
         return held_room.in_the_way(pod, prediction, cluster.nodes.get, held_room.by_node(others))
 
@@ -86,7 +86,7 @@ class Outlooks:
             yield Waiting(pod, prediction, self.waits(pod, prediction))
 
     def _context(self, pod: ClusterPod, events: Sequence[Object]) -> PodContext:
-        known, kinds = self.seen.situation.surroundings, self.seen.kinds
+        known, kinds = self.seen.situation.context, self.seen.kinds
         return PodContext(
             known.namespace_labels.get(pod.namespace) if "Namespace" in kinds else None,
             self._operator_runs,
@@ -124,6 +124,6 @@ class Outlooks:
     def _claims(self) -> dict[str, set[str]]:
         """Return the names of the claims by namespace."""
         claims: dict[str, set[str]] = {}
-        for namespace, name in self.seen.situation.surroundings.storage_classes:
+        for namespace, name in self.seen.situation.context.storage_classes:
             claims.setdefault(namespace, set()).add(name)
         return claims

@@ -83,7 +83,7 @@ class NodePlacement:
         node: ClusterNode,
         zones: KubeletNode | None,
         kubelet: KubeletPlacement | None,
-        surroundings: ModelInputs,
+        inputs: ModelInputs,
         record: str = "",
         *,
         now: float,
@@ -95,7 +95,7 @@ class NodePlacement:
             node: the node, which shows another model, with its pods.
             zones: what its zones say, old ones too; None: nothing.
             kubelet: what its kubelet decides from now; None: that is not known.
-            surroundings: the rest that models read.
+            inputs: the rest that models read.
             record: what was published of the state that cannot be rebuilt from objects, as JSON.
             now: seconds, monotonic.
             settle: for how many of them what is published may contradict what was seen to happen.
@@ -105,7 +105,7 @@ class NodePlacement:
         """
         pods = tuple(node.pods.values())
         held = {pod.uid: pod for pod in readable(pods)}
-        objects = self._objects(node, pods, zones, surroundings)
+        objects = self._objects(node, pods, zones, inputs)
         model = models.model_shown(node.body, self.topology)
         if model.follow is None:
             self._model, self._follower, self._events = model, None, None
@@ -188,7 +188,7 @@ class NodePlacement:
         node: ClusterNode,
         pods: Sequence[ClusterPod],
         zones: KubeletNode | None,
-        surroundings: ModelInputs,
+        inputs: ModelInputs,
     ) -> NodeObjects:
         own = {kind: (body,) for kind, body in self.objects.items()}
         return NodeObjects(
@@ -196,6 +196,6 @@ class NodePlacement:
             topology=self.topology,
             pods=pods,
             kubelet=zones,
-            others={**surroundings.others, **own},
-            settings=surroundings.settings,
+            others={**inputs.others, **own},
+            settings=inputs.settings,
         )

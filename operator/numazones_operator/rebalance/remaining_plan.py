@@ -78,7 +78,7 @@ def objection(rest: RemainingPlan, situation: Situation, policy: Policy) -> str:
         return rest.problem
     if rest.goal is None:
         return ""
-    unbudgeted = replace(situation, surroundings=replace(situation.surroundings, headroom=BudgetHeadroom()))
+    unbudgeted = replace(situation, context=replace(situation.context, headroom=BudgetHeadroom()))
     return prove(rest.plan, rest.goal, unbudgeted, policy).reason
 
 

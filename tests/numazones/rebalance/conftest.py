@@ -89,11 +89,11 @@ def put(target: ClusterNode, *pods: ClusterPod) -> ClusterNode:
     return target
 
 
-def situation(nodes: Iterable[ClusterNode], *, now: datetime = NOW, **surroundings: Any) -> Situation:
+def situation(nodes: Iterable[ClusterNode], *, now: datetime = NOW, **context: Any) -> Situation:
     """The situation of a cluster in which every owner seems to have ten replicas."""
     cluster = Cluster({each.name: each for each in nodes})
     owners = {owner.uid: 10 for each in nodes for held in each.pods.values() for owner in held.owners}
-    return Situation(cluster, EvictionContext(now=now, **{"replicas": owners, **surroundings}))
+    return Situation(cluster, EvictionContext(now=now, **{"replicas": owners, **context}))
 
 
 @dataclass(frozen=True)

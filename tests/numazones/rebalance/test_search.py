@@ -32,7 +32,7 @@ def search(situation: Situation, goal: Goal, **settings_: Any) -> Search:
 
 
 def allowance(situation: Situation, limits: EvictionLimits | None = None) -> RemainingEvictions:
-    return RemainingEvictions(PlannedEvictions(limits or EvictionLimits(), situation.surroundings.replicas))
+    return RemainingEvictions(PlannedEvictions(limits or EvictionLimits(), situation.context.replicas))
 
 
 def steps(found: Found | None) -> list[tuple[str, str]]:
