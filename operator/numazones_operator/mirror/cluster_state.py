@@ -1,6 +1,6 @@
 """The one in-memory cluster: reflectors keep it up to date, everything else reads it.
 
-Tables hold what was read; this module keeps, per node, what it means (``NodeRecord``), and remembers which
+Tables hold what was read; this module keeps, per node, what it means (``MirroredNode``), and remembers which
 nodes and pods have changed and since when, for those who make predictions of it. It runs on one event loop
 and waits for nothing.
 """
@@ -29,8 +29,8 @@ from numazones_operator.mirror.decoding import (
     tells_namespaces_apart,
 )
 from numazones_operator.mirror.device_objects import DeviceObjects
+from numazones_operator.mirror.mirrored_node import MirroredNode
 from numazones_operator.mirror.node_placement import ModelInputs
-from numazones_operator.mirror.node_record import NodeRecord
 from numazones_operator.mirror.pod_outcomes import PodOutcomes
 from numazones_operator.mirror.waiting_pods import WaitingPods
 
@@ -76,7 +76,7 @@ class ClusterState:
         self._telling_namespaces_apart: set[str] = set()
         """Names of the nodes whose model treats namespaces differently."""
         self._beyond = ModelInputs(settings=settings or {})
-        self._records: dict[str, NodeRecord] = {}
+        self._records: dict[str, MirroredNode] = {}
         self._current: dict[str, ClusterNode] = {}
         self._alternatives: dict[tuple[str, bool], _Alternatives] = {}
         """By name, and whether pods that leave are told apart."""
@@ -146,7 +146,7 @@ class ClusterState:
         return None if record is None else self._known(record, record.as_found, devices=False)
 
     def _known(
-        self, record: NodeRecord, read: Callable[..., ClusterNode | None], *, devices: bool = True
+        self, record: MirroredNode, read: Callable[..., ClusterNode | None], *, devices: bool = True
     ) -> ClusterNode | None:
         """Return a node as its record has it; one about which something raises is Unknown."""
         try:
@@ -254,7 +254,7 @@ class ClusterState:
             return list(self._records)
         return dict.fromkeys(islice(reversed(self._touched), number))
 
-    def record(self, name: str) -> NodeRecord | None:
+    def record(self, name: str) -> MirroredNode | None:
         """Return what is known about a node."""
         return self._records.get(name)
 
@@ -284,11 +284,11 @@ class ClusterState:
                 if record.since.found(now):
                     self._touch(name)
 
-    def _record_of(self, name: str) -> NodeRecord:
+    def _record_of(self, name: str) -> MirroredNode:
         record = self._records.get(name)
         if record is None:
             tell = partial(self.faults.take, of_node(name))
-            record = self._records[name] = NodeRecord(name, tell)
+            record = self._records[name] = MirroredNode(name, tell)
         return record
 
     def _touch(self, name: str) -> None:

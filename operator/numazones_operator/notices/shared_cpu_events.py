@@ -10,7 +10,7 @@ from numazones.kubelet.shared_cpus import describe, shared_cpus
 from numazones_operator.events import WARNING, EventPoster
 from numazones_operator.faults import of_node, of_pod
 from numazones_operator.mirror.cluster_state import ClusterState
-from numazones_operator.mirror.node_record import NodeRecord
+from numazones_operator.mirror.mirrored_node import MirroredNode
 
 REASON = "CPUsShared"
 _PERIOD = 5.0
@@ -42,7 +42,7 @@ class SharedCPUEvents:
                     told |= self._tell(record)
         self._told = told
 
-    def _tell(self, record: NodeRecord) -> set[tuple[str, str]]:
+    def _tell(self, record: MirroredNode) -> set[tuple[str, str]]:
         """Post what is new on a node; return what its pods have been told."""
         if record.state is None:  # its zones are being written: what was told stays told
             return {(uid, said) for uid, said in self._told if record.name_of(uid)}
@@ -60,6 +60,6 @@ class SharedCPUEvents:
                     told.add((uid, said))
         return told
 
-    def _post(self, record: NodeRecord, pod: ClusterPod, said: str) -> bool:
+    def _post(self, record: MirroredNode, pod: ClusterPod, said: str) -> bool:
         message = f"on node {record.name}, {said}"
         return self._events.post(of_pod(pod), type=WARNING, reason=REASON, message=message)

@@ -32,7 +32,7 @@ from numazones_operator.faults import of_node
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import ZoneReport
-from numazones_operator.mirror.node_record import NodeRecord
+from numazones_operator.mirror.mirrored_node import MirroredNode
 from numazones_operator.rate_limit import TokenBucket
 
 FIELD_MANAGER = "numazones-operator-placement"
@@ -138,7 +138,7 @@ class ZonePlacements:
 
     # What is to be said
 
-    def _devices(self, record: NodeRecord, node: ClusterNode) -> Mapping[int, DynamicResources]:
+    def _devices(self, record: MirroredNode, node: ClusterNode) -> Mapping[int, DynamicResources]:
         """NUMA id → devices that claims get there; empty where no driver publishes any."""
         if node.dra is None or not node.dra.devices or not record.reports:
             return {}
@@ -146,7 +146,7 @@ class ZonePlacements:
         policy = policies.pop() if len(policies) == 1 else ""
         return dynamic_resources(node.dra, record.reports, self._state.devices.classes, policy)
 
-    def _placements(self, record: NodeRecord, node: ClusterNode) -> dict[int, ZonePlacement]:
+    def _placements(self, record: MirroredNode, node: ClusterNode) -> dict[int, ZonePlacement]:
         """NUMA id → what its zone has to say; empty where the kubelet decides."""
         if not record.reports or not record.other.shown_by(node):
             return {}
@@ -172,14 +172,14 @@ class ZonePlacements:
         found[lowest] = found[lowest].model_copy(update={"record": text})
         return found
 
-    def _objects(self, record: NodeRecord, model: Model) -> tuple[str, ...]:
+    def _objects(self, record: MirroredNode, model: Model) -> tuple[str, ...]:
         """The kinds of objects of which there is one that the model reads."""
         own, shared = record.other.objects, self._state.model_objects
         here = [kind for kind in model.objects if (kind.kind in own if kind.of_node else len(shared[kind]))]
         topology = () if record.other.topology is None else (TOPOLOGY_KIND,)
         return (*topology, *(kind.kind for kind in here))
 
-    def _record(self, record: NodeRecord) -> str:
+    def _record(self, record: MirroredNode) -> str:
         """Return what cannot be rebuilt from objects, as text; empty if all can be."""
         found = record.other.record()
         if found is None:

@@ -78,7 +78,7 @@ async def test_zones_that_raise_make_their_node_unknown(monkeypatch: pytest.Monk
             raise RecursionError("too deep")
         return read(some, **options)
 
-    monkeypatch.setattr("numazones_operator.mirror.node_record.node_from_zones", picky)
+    monkeypatch.setattr("numazones_operator.mirror.mirrored_node.node_from_zones", picky)
     full = admit(node_kinds.single_numa_node("odd", "10.0.0.1").empty_node(), Pod("p", "d", "u", ())).node
     for name in ("odd", "even"):
         for report in list(setting.state.zones):

@@ -13,7 +13,7 @@ from numazones.prediction.held_room import ArrivalPath
 from numazones_client import Unreachable
 from numazones_client.errors import Request
 from numazones_operator.mirror.decoding import ZoneReport
-from numazones_operator.mirror.node_record import NodeRecord
+from numazones_operator.mirror.mirrored_node import MirroredNode
 from numazones_operator.prevention.extender import extender as extender_module
 from numazones_operator.prevention.extender import messages
 from numazones_operator.prevention.extender.binding import BOUND
@@ -354,13 +354,13 @@ async def test_nodes_without_leaving_pods_are_cached_until_they_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[str] = []
-    alternatives = NodeRecord.alternatives
+    alternatives = MirroredNode.alternatives
 
-    def counted(record: NodeRecord, *given: Any, **options: Any) -> tuple[ClusterNode, ...] | None:
+    def counted(record: MirroredNode, *given: Any, **options: Any) -> tuple[ClusterNode, ...] | None:
         made.append(record.name)
         return alternatives(record, *given, **options)
 
-    monkeypatch.setattr(NodeRecord, "alternatives", counted)
+    monkeypatch.setattr(MirroredNode, "alternatives", counted)
     names = ["a", "b"]
     cluster = Cluster(*names)
     for name in names:

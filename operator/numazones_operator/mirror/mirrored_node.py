@@ -70,7 +70,7 @@ class LeaseState:
 
 
 @dataclass(slots=True)
-class NodeRecord:
+class MirroredNode:
     """Everything known about one node."""
 
     name: str
