@@ -13,7 +13,7 @@ applied as the kubelet does it, in one pass over the candidates by increasing NU
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import chain
+from itertools import chain, compress
 from operator import add, mul, or_, sub
 
 from numazones import cpuset
@@ -173,7 +173,7 @@ class TopologyManager:
 
     def _width(self, mask: int) -> tuple[int, int]:
         """Return the sorting key of structure: fewer nodes, then, if so configured, nearer to each other."""
-        return self._closeness(mask)[:2] if self.prefer_closest else (mask.bit_count(), 0)
+        return mask.bit_count(), self._distance(mask) if self.prefer_closest else 0
 
     def _scores(
         self, candidates: Iterable[int], hints: Iterable[ResourceHints], score: Scorer
@@ -201,12 +201,10 @@ class TopologyManager:
         _, weights, sums = merged
         return self.strategy * (sums // weights) if weights else 0
 
-    def _closeness(self, mask: int) -> tuple[int, int, int]:
-        """Return the sorting key: fewer nodes, then nearer to each other, then lower ids."""
-        ids = tuple(cpuset.ids(mask))
-        if ids and ids[-1] >= len(self.distances):  # the only one of its size, see _check_distances
-            return len(ids), 0, mask
-        return len(ids), sum(self.distances[origin][target] for origin in ids for target in ids), mask
+    def _distance(self, mask: int) -> int:
+        """Return how far NUMA nodes are from each other; those beyond don't count, see _check_distances."""
+        ids = [numa for numa in cpuset.ids(mask) if numa < len(self.distances)]
+        return sum(self.distances[origin][target] for origin in ids for target in ids)
 
     @property
     def _beyond(self) -> int:
@@ -252,14 +250,10 @@ class TopologyManager:
         if self.prefer_closest:
             self._check_distances(intersections)
 
-        def rank(mask: int) -> tuple[int, int, int, int, int]:
+        def rank(mask: int) -> tuple[bool, int, int, int | None, int]:
+            """Order by size: as needed, then the next smaller ones, then the next larger."""
             size, distance = self._width(mask)
-            score = scores.get(mask, 0)
-            if size == widest_need:
-                return 0, 0, distance, score, mask
-            if size < widest_need:
-                return 1, -size, distance, score, mask
-            return 2, size, distance, score, mask
+            return size > widest_need, abs(size - widest_need), distance, scores.get(mask), mask
 
         return Hint(min(intersections, key=rank), False)
 
@@ -286,8 +280,9 @@ class TopologyManager:
         reachable = self.numa_mask
         for masks in lists:
             reachable &= reduce(or_, masks)
-        candidates = [mask for mask, _ in masks_of_size(reachable, size)]
-        candidates.sort(key=self._closeness if self.prefer_closest else None)
+        candidates = sorted([mask for mask, _ in masks_of_size(reachable, size)])
+        if self.prefer_closest:
+            candidates.sort(key=self._distance)
         for candidate in candidates:
             if all(any(not candidate & ~mask for mask in reversed(masks)) for masks in lists):
                 return candidate if any(candidate in masks for masks in lists) else None
@@ -295,25 +290,15 @@ class TopologyManager:
 
     def _intersections(self, lists: Sequence[tuple[int, ...]]) -> list[int]:
         """Return every non-empty intersection of one mask per list."""
-        union = reduce(or_, chain.from_iterable(lists))
-        ids = tuple(cpuset.ids(union))
-        dense = union & union + 1 == 0
-        ways = [0] * (1 << len(ids))
-        ways[-1] = 1
-        _superset_sums(ways)
-        sums: dict[tuple[int, ...], list[int]] = {}
-        for masks in lists:
-            listed = sums.get(masks)  # types of memory have the same hints
-            if listed is None:
-                sums[masks] = listed = [0] * len(ways)
-                for mask in masks:
-                    listed[mask if dense else _compress(mask, ids)] += 1
-                _superset_sums(listed)
-            ways = list(map(mul, ways, listed))
-        _superset_sums(ways, undo=True)
-        return [
-            index if dense else _expand(index, ids) for index, count in enumerate(ways) if index and count
-        ]
+        subsets = [0]
+        for numa in cpuset.ids(reduce(or_, chain.from_iterable(lists))):
+            subsets += [mask | 1 << numa for mask in subsets]
+        sums = {}
+        for masks in set(lists):  # types of memory have the same hints
+            listed = set(masks)
+            sums[masks] = _over_supersets(add, [int(mask in listed) for mask in subsets])
+        ways = reduce(lambda ways, listed: list(map(mul, ways, listed)), map(sums.__getitem__, lists))
+        return [mask for mask in compress(subsets, _over_supersets(sub, ways)) if mask]
 
 
 _MAX_COUNTED = 12
@@ -322,13 +307,14 @@ _MAX_COUNTED = 12
 
 def _check_combinations(hints: Sequence[ResourceHints]) -> None:
     """Reject lists of hints whose combinations the kubelet would not get through."""
-    caring = {resource.resource: resource for resource in hints if resource.any_numa is None}
-    most = {name: resource.most for name, resource in caring.items()}
-    if effort.merging(most.values()) <= effort.PATIENCE:
-        return
-    effort.check_merge(
-        {name: caring[name].length if bound < 1 << _MAX_COUNTED else bound for name, bound in most.items()}
-    )
+    caring = [resource for resource in hints if resource.any_numa is None]
+    if effort.merging([resource.most for resource in caring]) > effort.PATIENCE:
+        effort.check_merge(
+            {
+                resource.resource: resource.length if resource.nodes <= _MAX_COUNTED else resource.most
+                for resource in caring
+            }
+        )
 
 
 def _best_in_one_pass(candidates: Iterable[int], tie_breaker: TieBreaker) -> int:
@@ -341,22 +327,16 @@ def _best_in_one_pass(candidates: Iterable[int], tie_breaker: TieBreaker) -> int
     return best
 
 
-def _superset_sums(counts: list[int], *, undo: bool = False) -> None:
-    """Replace each entry by the sum over its supersets, in place; ``undo`` goes back."""
-    step = 1
-    while step < len(counts):
-        for base in range(0, len(counts), 2 * step):
-            lower, upper = slice(base, base + step), slice(base + step, base + 2 * step)
-            counts[lower] = map(sub if undo else add, counts[lower], counts[upper])
-        step *= 2
+def _over_supersets(operation: Callable[[int, int], int], counts: list[int]) -> list[int]:
+    """Replace each entry by the sum over its supersets; ``sub`` instead of ``add`` goes back.
 
-
-def _compress(mask: int, ids: tuple[int, ...]) -> int:
-    return sum(1 << position for position, numa in enumerate(ids) if mask >> numa & 1)
-
-
-def _expand(index: int, ids: tuple[int, ...]) -> int:
-    return sum(1 << numa for position, numa in enumerate(ids) if index >> position & 1)
+    Every round deals with the lowest bit of the index and makes it the highest one, so that after as many
+    rounds as there are bits each is where it was.
+    """
+    for _ in range(len(counts).bit_length() - 1):
+        lacking, having = counts[::2], counts[1::2]
+        counts = [*map(operation, lacking, having), *having]
+    return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +353,7 @@ class _Options:
         """Read them as the kubelet does."""
         _check_available(config)
         options = dict(config.topology_manager_policy_options)
-        limit, strategy = options.pop(MAX_ALLOWABLE, None), options.pop(ALLOCATION_STRATEGY, NO_STRATEGY)
+        limit, strategy = options.pop(MAX_ALLOWABLE, None), options.pop(ALLOCATION_STRATEGY, None)
         weights = options.pop(SCORE_WEIGHTS, "")
         on = set()
         for name, value in options.items():
@@ -423,25 +403,24 @@ def _weights(value: str) -> dict[str, int]:
     weights: dict[str, int] = {}
     for entry in filter(None, map(str.strip, value.split(","))):
         name, found, weight = map(str.strip, entry.partition("="))
-        problem = ""
         if not found:
-            problem = f"invalid weight entry {go.quote(entry)}: expected resource=weight"
-        elif not name:
-            problem = f"empty resource name in weight entry {go.quote(entry)}"
-        else:
-            try:
-                weights[name] = go.parse_int(weight)
-            except ValueError as error:
-                problem = f"invalid weight value for {go.quote(name)}: {error}"
-        if problem:
-            raise InvalidConfiguration(f"bad value for option {go.quote(SCORE_WEIGHTS)}: {problem}")
+            raise _bad_weights(f"invalid weight entry {go.quote(entry)}: expected resource=weight")
+        if not name:
+            raise _bad_weights(f"empty resource name in weight entry {go.quote(entry)}")
+        try:
+            weights[name] = go.parse_int(weight)
+        except ValueError as error:
+            raise _bad_weights(f"invalid weight value for {go.quote(name)}: {error}") from error
     for name, number in sorted(weights.items()):
         if not 0 <= number <= _MAX_WEIGHT:
-            raise InvalidConfiguration(
-                f"bad value for option {go.quote(SCORE_WEIGHTS)}: weight for {go.quote(name)} "
-                f"must be in range [0, {_MAX_WEIGHT}], got {number}"
+            raise _bad_weights(
+                f"weight for {go.quote(name)} must be in range [0, {_MAX_WEIGHT}], got {number}"
             )
     return weights
+
+
+def _bad_weights(problem: str) -> InvalidConfiguration:
+    return InvalidConfiguration(f"bad value for option {go.quote(SCORE_WEIGHTS)}: {problem}")
 
 
 def _max_allowable(value: str) -> int:

@@ -8,7 +8,7 @@ from numazones import cpuset
 from numazones.kubelet import cures
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.hints import Hint, ResourceHints, indifferent, unsatisfiable
-from numazones.kubelet.rejection import KubeletCrash
+from numazones.kubelet.rejection import KubeletCrash, KubeletHang
 from numazones.kubelet.topology_manager import TopologyManager
 from tests.laws import examples
 from tests.numazones.kubelet.building import configuration, machine
@@ -114,6 +114,7 @@ def test_each_policy_merges_and_admits_by_its_rule(
         ([(0b01111,), (0b11100, 0b00011), (0b01110,)], 0b01100),  # of fewer, as many as possible
         ([(0b1, 0b11100, 0b1100000), (0b10, 0b11100, 0b1100000)], 0b1100000),  # of more, as few as possible
         ([(0b1, 0b11100), (0b11, 0b11100)], 0b1),  # fewer rather than more
+        ([(0b0111, 0b1000), (0b1110, 0b1100000)], 0b0110),  # as many as needed, though nothing lists it
         ([(0b1,), (0b10,)], 0b1111111),  # nothing in common: all
         ([(0b10,), (0b100,)], 0b1111111),
         ([(), (0b100, 0b10)], 0b10),  # what cannot be had restricts nothing
@@ -194,12 +195,14 @@ def test_numa_id_gaps_crash_without_a_common_preferred_mask() -> None:
         manager.merge([listed(0b0001, others=(0b1000, 0b1001)), listed(0b1000, others=(0b0001, 0b1001))])
 
 
-def test_distances_that_no_comparison_asks_for_may_be_missing() -> None:
+@pytest.mark.parametrize(("lower", "upper"), [(7, 13), (0, 2)])
+def test_distances_that_no_comparison_asks_for_may_be_missing(lower: int, upper: int) -> None:
     config = configuration("best-effort", options={"prefer-closest-numa-nodes": "true"})
-    manager = TopologyManager.start(config, machine(2, ids=(7, 13)))
-    hints = [listed(0b1 << 7), listed(others=(0b1 << 7 | 0b1 << 13,))]
-    assert manager.merge(hints) == (Hint(0b1 << 7, False), True)
-    assert manager.merge([listed(others=(0b1 << 13,))]) == (Hint(0b1 << 13, False), True)
+    manager = TopologyManager.start(config, machine(2, ids=(lower, upper)))
+    hints = [listed(1 << lower), listed(others=(1 << lower | 1 << upper,))]
+    assert manager.merge(hints) == (Hint(1 << lower, False), True)
+    assert manager.merge([listed(others=(1 << upper,))]) == (Hint(1 << upper, False), True)
+    assert manager.merge([listed(1 << lower, 1 << lower | 1 << upper)]) == (Hint(1 << lower, True), True)
 
 
 def test_sixteen_numa_nodes_are_merged_without_blowing_up() -> None:
@@ -211,6 +214,73 @@ def test_sixteen_numa_nodes_are_merged_without_blowing_up() -> None:
         for shift in range(3)
     ]
     assert manager.merge(wide) == (Hint(0b11111111, False), True)
+
+
+def test_hints_on_few_numa_nodes_bound_the_search_over_many() -> None:
+    lower, all_of_them = (1 << 12) - 1, (1 << 24) - 1
+    hints = [listed(others=(lower,)), listed(others=(lower, all_of_them - lower))]
+    assert TopologyManager("best-effort", False, all_of_them).merge(hints) == (Hint(lower, False), True)
+
+
+@pytest.mark.parametrize(
+    "manager",
+    [
+        TopologyManager("best-effort", False, 0b1111),
+        TopologyManager("best-effort", False, 0b1001111),
+        TopologyManager(
+            "best-effort", False, 0b11, prefer_closest=True, distances=dict.fromkeys((0, 1), (1, 1))
+        ),
+    ],
+)
+def test_intersections_are_not_counted_if_the_best_one_shows(
+    manager: TopologyManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(TopologyManager, "_intersections")
+    hints = [listed(0b10, others=(0b11,)), listed(0b01, others=(0b11,))]
+    assert manager.merge(hints) == (Hint(0b01, False), True)
+
+
+WITHOUT_SCORE = 0
+
+
+@pytest.mark.parametrize(
+    ("strategy", "weights", "scores", "numa"),
+    [
+        # In percent of CPUs and of memory on NUMA nodes 0 and 1; a resource without a weight has weight 1.
+        (-1, {"cpu": 1}, [(60, 10), (10, 50)], 0),
+        (-1, {"cpu": 1}, [(60, 10), (20, 52)], 1),
+        (1, {}, [(1, 1), (WITHOUT_SCORE, WITHOUT_SCORE)], 1),
+        (-1, {}, [(WITHOUT_SCORE, WITHOUT_SCORE), (1, 1)], 1),
+        (1, {}, [(90, WITHOUT_SCORE), (50, 60)], 1),
+        (0, {}, [(1, 1), (9, 9)], 0),
+    ],
+)
+def test_numa_nodes_are_scored_by_weighted_averages(
+    strategy: int, weights: dict[str, int], scores: list[tuple[int, int]], numa: int
+) -> None:
+    manager = TopologyManager("restricted", False, 0b11, strategy=strategy, weights=weights)
+    hints = [ResourceHints("cpu", (0b01, 0b10)), ResourceHints("memory", (0b01, 0b10))]
+    merged, _ = manager.merge(
+        hints, None, lambda resource, mask: scores[mask.bit_length() - 1][resource == "memory"]
+    )
+    assert merged == Hint(1 << numa, True)
+
+
+def test_strategy_does_nothing_where_scores_are_not_known() -> None:
+    manager = TopologyManager("best-effort", False, 0b11, strategy=-1)
+    assert manager.merge([listed(0b01, 0b10)]) == (Hint(0b01, True), True)
+    assert manager.merge_non_preferred([listed(others=(0b01, 0b10))]) == Hint(0b01, False)
+
+
+@pytest.mark.parametrize(("numas", "hangs"), [(12, False), (13, True)])
+def test_hints_of_many_numa_nodes_are_not_counted(numas: int, hangs: bool) -> None:  # noqa: FBT001
+    manager = TopologyManager("restricted", False, (1 << numas) - 1)
+    few = [ResourceHints(name, (0b1,), nodes=numas) for name in ("cpu", "memory", "vendor/gpu")]
+    if not hangs:
+        assert manager.merge(few) == (Hint(0b1, True), True)
+        return
+    with pytest.raises(KubeletHang, match=r"cpu \(8191\), memory \(8191\), vendor/gpu \(8191\)"):
+        manager.merge(few)
 
 
 # As in the reference's case "cycle": 0 and 1 are equal, 1 and 2 as well, and yet 2 is preferred to 0.
@@ -330,6 +400,7 @@ def test_more_numa_nodes_than_allowed_are_rejected() -> None:
     beyond_masks = (*range(8), 64)
     for hardware, cure in (
         (machine(9, cores=1), cures.allowed_numa_nodes(9)),
+        (machine(12, cores=1), cures.allowed_numa_nodes(12)),
         (machine(9, cores=1, ids=beyond_masks), cures.NO_ALIGNMENT),
         (machine(20), cures.NO_ALIGNMENT),
     ):
@@ -344,5 +415,8 @@ def test_more_numa_nodes_than_allowed_are_rejected() -> None:
 def test_unknown_distances_are_rejected_only_where_they_count() -> None:
     blind = machine(distances=False)
     assert TopologyManager.start(configuration("restricted"), blind).policy == "restricted"
-    with pytest.raises(InvalidConfiguration, match="error getting NUMA distances from cadvisor"):
+    with pytest.raises(InvalidConfiguration) as rejected:
         TopologyManager.start(configuration("restricted", options={"prefer-closest-numa-nodes": "1"}), blind)
+    assert str(rejected.value) == (
+        "cannot discover NUMA topology: error getting NUMA distances from cadvisor"
+    )
