@@ -253,7 +253,7 @@ class CPUManager:
     def _check_cores(self, state: CPUState, request: int) -> None:
         per_core = self.topology.cpus_per_core
         free = (state.default & ~self.reserved_physical).bit_count()
-        untold = request > free == 0 and not self.tells_smt_cause
+        untold = free == 0 and not self.tells_smt_cause
         if request % per_core or untold:
             raise Rejection(
                 f"SMT Alignment Error: requested {request} cpus not multiple cpus per core = {per_core}",
@@ -271,11 +271,7 @@ class CPUManager:
         cpus = topology.cpus_in(affinity)
         if not self.align_by_socket:
             return cpus
-        wider = 0
-        for members in topology.sockets.values():
-            if members & cpus:
-                wider |= members
-        return wider
+        return cpuset.union(members for members in topology.sockets.values() if members & cpus)
 
     def _hints(self, available: CPUSet, reusable: CPUSet, request: int) -> ResourceHints:
         topology = self.topology
@@ -299,8 +295,8 @@ class CPUManager:
             )
 
         def others() -> tuple[int, ...]:
-            sizes = (size for size in range(1, len(free) + 1) if size != fewest)
-            return tuple([mask for size in sizes for mask in feasible(size)])
+            # No set of fewer NUMA nodes will do, busy or not.
+            return tuple([mask for size in range(fewest + 1, nodes + 1) for mask in feasible(size)])
 
         narrowest = feasible(fewest)
         if not self.align_by_socket:
@@ -359,15 +355,11 @@ def _static(
             "[cpumanager] unable to reserve the required amount of CPUs "
             f"(size of {cpuset.format(reserved)} did not equal {count})"
         )
-    physical = 0
-    for cpus in topology.cores.values():
-        if cpus & reserved:
-            physical |= cpus
     return CPUManager(
         topology,
         static=True,
         reserved=reserved,
-        reserved_physical=physical,
+        reserved_physical=cpuset.union(cpus for cpus in topology.cores.values() if cpus & reserved),
         strategy=strategy,
         full_cores_only=full_cores_only,
         align_by_socket=ALIGN_BY_SOCKET in options,

@@ -246,7 +246,24 @@ def test_align_by_socket_prefers_sets_on_few_enough_sockets() -> None:
     assert {hint.affinity for hint in hints.all() if hint.preferred} == aligned
     across = set(range(1, 0b10000)) - aligned
     assert {hint.affinity for hint in hints.all() if not hint.preferred} == across
-    assert len(hints.all()) == 15
+    assert len(hints.all()) == hints.most == 15
+
+
+def test_socket_alignment_counts_whole_numa_nodes_per_socket() -> None:
+    """Three sockets share five NUMA nodes: one per socket by the kubelet's division."""
+    config = configuration("restricted", cpu_options={"align-by-socket": "true"})
+    cpus = CPUManager.start(config, CPUTopology(machine(5, cores=2, sockets=3)))
+    hints = cpus.container_hints(cpus.initial_state(), "u", "c", 9, 0)
+    wide = {mask for mask in hints.preferred if mask.bit_count() > 3}
+    assert wide == {0b10111, 0b11011, 0b11101, 0b11110, 0b11111}  # on all three sockets
+
+
+def test_align_by_socket_takes_cpus_of_the_affinitys_sockets_first() -> None:
+    config = configuration("restricted", cpu_options={"align-by-socket": "true"}, reserved="1")
+    cpus = CPUManager.start(config, CPUTopology(machine(4, cores=2, threads=1, sockets=2)))
+    for request, taken in ((1, "4"), (3, "4-6"), (5, "0,4-7")):
+        given = cpus.allocate(cpus.initial_state(), "u", "c", request=request, affinity=0b0100, reusable=0)
+        assert cpuset.format(given.assignments["u"]["c"]) == taken
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from numazones import build
-from numazones.kubelet import effort
+from numazones.kubelet import cures, effort
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
@@ -66,7 +66,7 @@ def test_numa_id_63_is_the_last_that_works() -> None:
 
 def test_static_memory_crashes_on_large_ids_for_guaranteed_pods_only() -> None:
     node = Node.fresh(machine((0, 1, 64)), kubelet("none", "Static"))
-    with pytest.raises(KubeletCrash, match="memoryManagerPolicy Static"):
+    with pytest.raises(KubeletCrash, match="would crash under memoryManagerPolicy Static: its sets"):
         admit(node, PLAIN)
     assert admit(node, BURSTABLE).admitted
 
@@ -111,8 +111,9 @@ def test_devices_on_dozens_of_numa_nodes_hang_in_every_release() -> None:
 def test_cpus_on_64_numa_nodes_hang_unless_nothing_is_aligned() -> None:
     wide = machine(range(64), with_cpus=64, cpus=256)
     node = Node.fresh(wide, kubelet())
-    with pytest.raises(KubeletHang, match=r"for cpu .* 64 NUMA nodes.* longer than 10000 years"):
+    with pytest.raises(KubeletHang, match=r"for cpu .* 64 NUMA nodes.* longer than 10000 years") as hang:
         admit(node, PLAIN)
+    assert str(hang.value).endswith(cures.NO_ALIGNMENT)
     assert admit(node, BURSTABLE).admitted
     assert admit(Node.fresh(wide, kubelet("none")), PLAIN).admitted
 
