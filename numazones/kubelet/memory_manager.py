@@ -121,33 +121,26 @@ class MemoryManager:
 
     @classmethod
     def _static(cls, machine: Machine, reserved: Mapping[tuple[int, str], int]) -> "MemoryManager":
+        nodes = machine.numa_nodes
         pages = {
             node.id: {hugepage_type(size): number * size * 1024 for size, number in node.hugepages}
-            for node in machine.numa_nodes
+            for node in nodes
         }
-        types = {kind for sizes in pages.values() for kind in sizes}
+        totals = {node.id: {**pages[node.id], MEMORY: node.memory} for node in nodes}
         # A type that some NUMA node lacks has no complete table; asking for it crashes the kubelet.
-        types = {kind for kind in types if all(kind in sizes for sizes in pages.values())}
-        capacity = {kind: tuple(pages[node.id][kind] for node in machine.numa_nodes) for kind in types}
-        capacity[MEMORY] = tuple(node.memory for node in machine.numa_nodes)
-        system = {
-            kind: tuple(reserved.get((node.id, kind), 0) for node in machine.numa_nodes) for kind in capacity
-        }
-        taken = tuple(sum(pages[node.id].values()) for node in machine.numa_nodes)
-        allocatable = {
-            kind: tuple(
-                (total - kept - (hugepages if kind == MEMORY else 0)) & _U64
-                for total, kept, hugepages in zip(totals, system[kind], taken, strict=True)
-            )
-            for kind, totals in capacity.items()
-        }
+        kinds = sorted(set.intersection(*map(set, totals.values())))
+
+        def allocatable(numa: int, kind: str) -> int:
+            hugepages = sum(pages[numa].values()) if kind == MEMORY else 0
+            return (totals[numa][kind] - reserved.get((numa, kind), 0) - hugepages) & _U64
+
         return cls(
             numa_mask=machine.numa_mask,
             static=True,
-            numas=tuple(node.id for node in machine.numa_nodes),
-            capacity=dict(sorted(capacity.items())),
-            system_reserved=dict(sorted(system.items())),
-            allocatable=dict(sorted(allocatable.items())),
+            numas=tuple(totals),
+            capacity={kind: tuple(totals[numa][kind] for numa in totals) for kind in kinds},
+            system_reserved={kind: tuple(reserved.get((numa, kind), 0) for numa in totals) for kind in kinds},
+            allocatable={kind: tuple(allocatable(numa, kind) for numa in totals) for kind in kinds},
             unmaskable=machine.unmaskable,
         )
 
@@ -373,7 +366,17 @@ class MemoryManager:
 class _Room:
     """The sets of NUMA nodes that could serve requests now, size by size."""
 
-    __slots__ = ("_bound", "_fewest", "_grouped", "_manager", "_possible", "_reusable", "_used", "_wanted")
+    __slots__ = (
+        "_bound",
+        "_fewest",
+        "_grouped",
+        "_manager",
+        "_possible",
+        "_reusable",
+        "_used",
+        "_wanted",
+        "_wider",
+    )
 
     def __init__(
         self, manager: MemoryManager, state: MemoryState, requests: Requests, reusable: Reusable
@@ -383,7 +386,7 @@ class _Room:
         effort.check_walk("memory", nodes, effort.memory_walk(nodes), cures.NO_MEMORY_MANAGER)
         self._manager = manager
         self._reusable = reusable
-        self._fewest = manager.fewest_numas(requests)
+        self._fewest, *self._wider = range(manager.fewest_numas(requests), nodes + 1)
         self._wanted = [
             (manager.allocatable[kind], state.free[kind], kind, amount) for kind, amount in requests
         ]
@@ -396,10 +399,11 @@ class _Room:
         # Masks of NUMA nodes: in use at all, bound together with others, and in use per group.
         self._used = self._grouped = 0
         self._bound: dict[int, int] = {}
-        for numa, users, group in zip(manager.numas, state.users, state.groups, strict=True):
+        for position, numa in enumerate(manager.numas):
+            group = state.groups[position]
             if group & group - 1:
                 self._grouped |= 1 << numa
-            if users:
+            if state.users[position]:
                 self._used |= 1 << numa
                 self._bound[group] = self._bound.get(group, 0) | 1 << numa
 
@@ -408,9 +412,8 @@ class _Room:
         return tuple(self._masks(self._fewest))
 
     def wider(self) -> Iterator[list[int]]:
-        """Yield the sets of more NUMA nodes than that, size by size."""
-        for size in range(self._fewest + 1, len(self._manager.numas) + 1):
-            yield self._masks(size)
+        """Return the sets of more NUMA nodes than that, size by size."""
+        return map(self._masks, self._wider)
 
     def others(self) -> tuple[int, ...]:
         """Return them all at once."""
@@ -418,7 +421,7 @@ class _Room:
 
     def best(self, *, within: int) -> "_Candidate | None":
         """Return the narrowest set that includes some NUMA nodes; among equals, that of the lowest ids."""
-        for size in range(self._fewest, len(self._manager.numas) + 1):
+        for size in (self._fewest, *self._wider):
             found = min([mask for mask in self._masks(size) if not within & ~mask], default=None)
             if found is not None:
                 return _Candidate(found, size == self._fewest)
@@ -584,10 +587,7 @@ def shrink_reused(
     state: MemoryState, uid: str, *, earlier: Iterable[str], blocks: Iterable[Block]
 ) -> MemoryState:
     """Take memory that a container reuses out of the blocks of the ordinary init containers before it."""
-    recorded = state.assignments.get(uid, {})
-    shrunk: dict[str, list[Block]] = {name: list(recorded[name]) for name in earlier if name in recorded}
-    if not shrunk:
-        return state
+    shrunk = {name: list(state.assignments[uid][name]) for name in earlier}
     for block in blocks:
         size = block.size
         for own in shrunk.values():

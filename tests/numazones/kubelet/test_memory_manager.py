@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from numazones import cpuset
+from numazones.kubelet import cures
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.hints import Hint, ResourceHints, indifferent, unsatisfiable
 from numazones.kubelet.machine import Machine, NUMANode
 from numazones.kubelet.machine_state import Block
-from numazones.kubelet.memory_manager import MemoryManager, MemoryState, matching_reservations
+from numazones.kubelet.memory_manager import MemoryManager, MemoryState, hand_on, matching_reservations
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import KubeletCrash, Rejection
@@ -23,6 +24,9 @@ PAGES = machine(2, hugepages={2048: 512, 1048576: 2})
 def memory_node(policy: str = "none", hardware: Machine | None = None, **config: object) -> Node:
     """Only the Memory Manager decides."""
     return node(hardware or machine(), policy=policy, cpus="none", **config)  # type: ignore[arg-type]
+
+
+FRESH = memory_node("restricted")
 
 
 def free(state: Node, kind: str = "memory") -> list[int]:
@@ -88,6 +92,13 @@ def test_excessive_memory_reservation_wraps_around_as_in_the_kubelet() -> None:
             },
             "could not covert a variable of type Quantity to int64",
         ),
+        (
+            {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi", "hugepages-2Mi": "2Mi"}}]},
+            (
+                'the total amount "2Mi" of type "hugepages-2Mi" is not equal to the value "0" '
+                "determined by Node Allocatable feature"
+            ),
+        ),
     ],
 )
 def test_configurations_are_rejected_in_the_kubelets_words(fields: dict[str, object], message: str) -> None:
@@ -117,7 +128,19 @@ def test_an_eviction_threshold_in_percent_counts_to_the_byte() -> None:
     assert "by the same amount: 1Gi more;" in rejected.value.cure
     with pytest.raises(InvalidConfiguration) as rejected:
         MemoryManager.start(configuration(systemReserved={}), machine())
-    assert "kubeReserved, systemReserved and evictionHard together" in rejected.value.cure
+    assert ", which is kubeReserved, systemReserved and evictionHard together, or " in rejected.value.cure
+
+
+def test_hugepages_are_not_reserved() -> None:
+    reserved = [{"numaNode": 0, "limits": {"memory": "1Gi", "hugepages-2Mi": "2Mi"}}]
+    with pytest.raises(InvalidConfiguration) as rejected:
+        MemoryManager.start(configuration(reservedMemory=reserved), PAGES)
+    assert rejected.value.cure == cures.no_reservation_of("hugepages-2Mi")
+
+
+def test_nothing_is_assigned_under_policy_none() -> None:
+    started = MemoryManager.start(configuration(memory="None"), machine())
+    assert (started, started.initial_state()) == (MemoryManager(0b11), MemoryState())
 
 
 def test_a_share_that_a_running_kubelet_has_accepted_is_right() -> None:
@@ -131,16 +154,19 @@ def test_a_share_that_a_running_kubelet_has_accepted_is_right() -> None:
 @pytest.mark.parametrize(
     ("reserved", "matching"),
     [
-        ({}, {0: 3}),
-        ({1: 1}, {0: 2, 1: 1}),
-        ({0: 1, 1: 4}, {0: 1, 1: 2}),
-        ({0: 4, 1: 4}, {0: 3}),
+        ([], {0: 3}),
+        ([(1, "memory", 1)], {0: 2, 1: 1}),
+        ([(0, "memory", 1), (1, "memory", 4)], {0: 1, 1: 2}),
+        ([(0, "memory", 4), (1, "memory", 4)], {0: 3}),
+        ([(1, "memory", 1), (1, "memory", 1)], {0: 1, 1: 2}),
+        ([(1, "memory", 1), (1, "hugepages-1Gi", 1)], {0: 2, 1: 1}),
+        ([(1, "memory", 1), (7, "memory", 1)], {0: 2, 1: 1}),  # there is no NUMA node 7
     ],
 )
 def test_matching_reservations_change_as_little_as_they_must(
-    reserved: dict[int, int], matching: dict[int, int]
+    reserved: list[tuple[int, str, int]], matching: dict[int, int]
 ) -> None:
-    entries = [{"numaNode": numa, "limits": {"memory": f"{gib}Gi"}} for numa, gib in reserved.items()]
+    entries = [{"numaNode": numa, "limits": {kind: f"{gib}Gi"}} for numa, kind, gib in reserved]
     config = configuration(reservedMemory=entries, systemReserved={"memory": "3Gi"})
     found = matching_reservations(config, machine())
     assert found is not None
@@ -192,6 +218,23 @@ def test_two_groups_of_numa_nodes_are_not_mixed() -> None:
     assert hints[0].all() == (Hint(0b0011, False), Hint(0b1100, False))
 
 
+@pytest.mark.parametrize(
+    ("users", "groups", "hints"),
+    [
+        ((1, 1), (0b11, 0b11), (Hint(0b11, False),)),
+        ((0, 0), (0b11, 0b11), (Hint(0b11, False),)),  # as a state file may have it
+        ((1, 1), (0b01, 0b11), (Hint(0b01, True),)),  # NUMA node 0 was used alone since
+        ((1, 0), (0b01, 0b10), (Hint(0b01, True), Hint(0b10, True))),
+    ],
+)
+def test_groups_decide_which_numa_nodes_go_together(
+    users: tuple[int, ...], groups: tuple[int, ...], hints: tuple[Hint, ...]
+) -> None:
+    state = FRESH.memory._replace(users=users, groups=groups)
+    (found,) = FRESH.kubelet.memory.container_hints(state, "u", "c", (("memory", GI),), {})
+    assert found.all() == hints
+
+
 def test_reusable_memory_suffices_where_none_is_free() -> None:
     full = admit(memory_node("restricted"), asking("all", "31Gi")).node
     assert free(full) == [0, 0]
@@ -212,7 +255,14 @@ def test_reusable_memory_suffices_where_none_is_free() -> None:
 def test_request_for_a_whole_numa_node_fits() -> None:
     manager = MemoryManager.start(configuration(), machine())
     assert manager.allocatable["memory"] == (15 * GI, 16 * GI)
-    for amount, fewest in ((15 * GI, 1), (16 * GI, 1), (16 * GI + 1, 2), (31 * GI, 2), (31 * GI + 1, 2)):
+    for amount, fewest in (
+        (0, 1),
+        (15 * GI, 1),
+        (16 * GI, 1),
+        (16 * GI + 1, 2),
+        (31 * GI, 2),
+        (31 * GI + 1, 2),
+    ):
         assert manager.fewest_numas((("memory", amount),)) == fewest, amount
 
 
@@ -242,7 +292,6 @@ def test_numa_nodes_offer_free_and_reusable_memory_outside_groups() -> None:
     assert start.kubelet.memory.total_allocatable("hugepages-16Gi", 0b11) == 0
 
 
-FRESH = memory_node("restricted")
 SINGLE = admit(FRESH, asking("small", "1Gi")).node
 GROUPED = admit(FRESH, asking("wide", "20Gi")).node
 FIRST_FULL = admit(FRESH, asking("wide", "15Gi")).node
@@ -266,6 +315,7 @@ FIRST_FULL = admit(FRESH, asking("wide", "15Gi")).node
             "failed to get the default NUMA affinity, no NUMA nodes with enough memory is available",
         ),
         (GROUPED, Hint(None, False), GI, 0b11),
+        (GROUPED, Hint(0b10, True), 11 * GI, 0b10),  # a single NUMA node with enough is not questioned
         (FIRST_FULL, Hint(None, False), GI, 0b10),
         (GROUPED, Hint(None, True), GI, "failed to find the default preferred hint"),
         (SINGLE, Hint(0b11, True), GI, "preferred hint violates NUMA node allocation"),
@@ -315,6 +365,34 @@ def test_init_containers_leave_their_memory_to_later_ones() -> None:
     # Once the app runs, the init container holds nothing any more.
     assert free(admission.node) == [15 * GI - 5 * GI, 16 * GI]
     assert "init" not in admission.node.memory.assignments["u"]
+
+
+def test_a_container_reuses_memory_of_several_init_containers() -> None:
+    inits = (container("first", 1, "4Gi"), container("second", 1, "2Gi"))
+    admission = admit(memory_node("single-numa-node"), pod("u", container("app", 1, "3Gi"), init=inits))
+    sizes = {name: [block.size for block in given.memory] for name, given in admission.containers.items()}
+    assert sizes == {"first": [0], "second": [GI], "app": [3 * GI]}
+
+
+LEFT = {(0b01, "memory"): 4}
+
+
+@pytest.mark.parametrize(
+    ("block", "init", "left"),
+    [
+        (Block(0b01, "memory", 6), True, {(0b01, "memory"): 6}),
+        (Block(0b01, "memory", 3), True, LEFT),
+        (Block(0b01, "memory", 3), False, {(0b01, "memory"): 1}),
+        (Block(0b01, "memory", 6), False, {(0b01, "memory"): 0}),
+        (Block(0b10, "memory", 3), True, {**LEFT, (0b10, "memory"): 3}),
+        (Block(0b10, "memory", 0), True, {**LEFT, (0b10, "memory"): 0}),
+        (Block(0b10, "memory", 3), False, LEFT),
+    ],
+)
+def test_later_containers_may_reuse_the_largest_init_container(
+    block: Block, left: dict[tuple[int, str], int], *, init: bool
+) -> None:
+    assert hand_on(LEFT, [block], init=init) == left
 
 
 @pytest.mark.parametrize("memory", ["1.5Gi", "100000Gi", "1500m"])
@@ -388,3 +466,14 @@ def test_container_that_holds_memory_gets_its_hint_or_none() -> None:
         unsatisfiable("hugepages-2Mi"),
     )
     assert manager.release(state, "nobody", ["c"]) is state
+    assert manager.release(state, "u", ["unknown"]) == state
+
+
+def test_memory_of_whole_pods_stays_recorded_beside_others() -> None:
+    whole = {"whole": (Block(0b01, "memory", GI),)}
+    state = FRESH.memory._replace(pods=whole)
+    given = FRESH.kubelet.memory.allocate(
+        state, "u", "c", requests=(("memory", GI),), hint=Hint(0b01, True), reusable={}
+    )
+    assert given.pods == given.record("u", "c", ()).pods == whole
+    assert FRESH.kubelet.memory.release(given, "u", ["c"]) == state
