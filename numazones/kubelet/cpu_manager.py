@@ -348,13 +348,10 @@ def _static(
     if not reserved:
         try:
             reserved = take(topology, strategy, topology.all_cpus, count)
-        except Rejection:
-            reserved = 0
-    if reserved.bit_count() != count:
-        raise InvalidConfiguration(
-            "[cpumanager] unable to reserve the required amount of CPUs "
-            f"(size of {cpuset.format(reserved)} did not equal {count})"
-        )
+        except Rejection as rejection:  # the kubelet goes on with an empty set, and names it
+            raise InvalidConfiguration(
+                f"[cpumanager] unable to reserve the required amount of CPUs (size of  did not equal {count})"
+            ) from rejection
     return CPUManager(
         topology,
         static=True,
