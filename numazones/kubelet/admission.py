@@ -110,7 +110,7 @@ class Admission:
     @property
     def whole(self) -> PodAllocation | None:
         """Return what the pod was given as a whole, if it is served so; containers get parts of it."""
-        if not self.admitted:  # CPUs whose division failed stay with the pod, see ``CPUState.release``
+        if not self.admitted:  # CPUs whose division failed stay with the pod, see ``CPUState.remove``
             return None
         cpus, memory = self.fresh.cpus.pods.get(self.pod.uid), self.fresh.memory.pods.get(self.pod.uid)
         return None if cpus is None and memory is None else PodAllocation(cpus or 0, memory or ())
@@ -166,8 +166,8 @@ def remove(node: Node, uid: str) -> Node:
         return node
     memory = node.memory
     if uid in memory.assignments:
-        memory = node.kubelet.memory.release(memory, uid, sorted(memory.assignments[uid]))
-    return Node(node.kubelet, node.cpus.release(uid), memory, node.devices.release(uid))
+        memory = node.kubelet.memory.remove(memory, uid, sorted(memory.assignments[uid]))
+    return Node(node.kubelet, node.cpus.remove(uid), memory, node.devices.remove(uid))
 
 
 def after_start(node: Node, pod: Pod) -> Node:
@@ -176,7 +176,7 @@ def after_start(node: Node, pod: Pod) -> Node:
     if not inits or pod.uid not in node.memory.assignments:
         return node
     return Node(
-        node.kubelet, node.cpus, node.kubelet.memory.release(node.memory, pod.uid, inits), node.devices
+        node.kubelet, node.cpus, node.kubelet.memory.remove(node.memory, pod.uid, inits), node.devices
     )
 
 

@@ -86,7 +86,7 @@ class CPUState(NamedTuple):
         """Record how the CPUs of a pod as a whole are used by its containers."""
         return CPUState(self.default, {**self.assignments, uid: dict(parts)}, self.pods)
 
-    def release(self, uid: str) -> "CPUState":
+    def remove(self, uid: str) -> "CPUState":
         """Forget a pod; its CPUs return to the shared set.
 
         CPUs of a pod as a whole return with its last container; if their division failed, never.

@@ -126,7 +126,7 @@ class DeviceState(NamedTuple):
             {**self.assignments, uid: {**containers, container: resources}},
         )
 
-    def release(self, uid: str) -> "DeviceState":
+    def remove(self, uid: str) -> "DeviceState":
         """Forget a pod."""
         if uid not in self.assignments:
             return self

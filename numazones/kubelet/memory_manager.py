@@ -324,7 +324,7 @@ class MemoryManager:
             tuple(users), tuple(groups), columns_free, columns_reserved, assignments, state.pods
         )
 
-    def release(self, state: MemoryState, uid: str, containers: Iterable[str]) -> MemoryState:
+    def remove(self, state: MemoryState, uid: str, containers: Iterable[str]) -> MemoryState:
         """Free the memory of some containers of a pod, in the order given."""
         recorded = state.assignments.get(uid)
         if recorded is None:

@@ -328,8 +328,8 @@ def test_exclusive_cpus_leave_the_shared_set_until_pod_ends() -> None:
         {"other": {"main": cpuset.parse("7")}, "p": {"a": FIRST, "b": SECOND}},
         {"whole": cpuset.parse("6")},
     )
-    assert books.release("p") == OTHER
-    assert books.release("nobody") is books
+    assert books.remove("p") == OTHER
+    assert books.remove("nobody") is books
 
 
 def test_pod_level_cpus_return_with_the_last_container() -> None:
@@ -341,8 +341,8 @@ def test_pod_level_cpus_return_with_the_last_container() -> None:
     )
     divided = whole.divide("p", {"a": FIRST})
     assert divided == CPUState(whole.default, {**OTHER.assignments, "p": {"a": FIRST}}, whole.pods)
-    assert divided.release("p") == OTHER
-    assert whole.release("p") is whole  # nothing was divided, so nothing ends
+    assert divided.remove("p") == OTHER
+    assert whole.remove("p") is whole  # nothing was divided, so nothing ends
 
 
 def test_exclusive_cpu_holders_include_containers_and_whole_pods() -> None:

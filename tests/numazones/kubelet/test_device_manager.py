@@ -257,8 +257,8 @@ def test_the_books_tell_who_has_which_devices() -> None:
             "v": {"a": {"vendor/gpu": 0b100}},
         },
     )
-    assert books.release("u") == DeviceState({"vendor/gpu": 0b100}, {"v": {"a": {"vendor/gpu": 0b100}}})
-    assert books.release("nobody") is books
+    assert books.remove("u") == DeviceState({"vendor/gpu": 0b100}, {"v": {"a": {"vendor/gpu": 0b100}}})
+    assert books.remove("nobody") is books
 
 
 def test_unregistered_resource_is_rejected_while_held_and_skipped_otherwise() -> None:
@@ -272,7 +272,7 @@ def test_unregistered_resource_is_rejected_while_held_and_skipped_otherwise() ->
 
     with pytest.raises(Rejection, match="due to cannot allocate unregistered device vendor/gpu,"):
         allocate(held)
-    assert allocate(held.release("other")) == DeviceState()
+    assert allocate(held.remove("other")) == DeviceState()
     for state, lists in ((held, 1), (DeviceState(), 0)):
         hints = manager.container_hints(state, "u", "c", (("vendor/gpu", 1),), {})
         assert len(list(hints)) == lists

@@ -465,8 +465,8 @@ def test_container_that_holds_memory_gets_its_hint_or_none() -> None:
         ResourceHints("memory", (0b01, 0b10)),
         unsatisfiable("hugepages-2Mi"),
     )
-    assert manager.release(state, "nobody", ["c"]) is state
-    assert manager.release(state, "u", ["unknown"]) == state
+    assert manager.remove(state, "nobody", ["c"]) is state
+    assert manager.remove(state, "u", ["unknown"]) == state
 
 
 def test_memory_of_whole_pods_stays_recorded_beside_others() -> None:
@@ -476,4 +476,4 @@ def test_memory_of_whole_pods_stays_recorded_beside_others() -> None:
         state, "u", "c", requests=(("memory", GI),), hint=Hint(0b01, True), reusable={}
     )
     assert given.pods == given.record("u", "c", ()).pods == whole
-    assert FRESH.kubelet.memory.release(given, "u", ["c"]) == state
+    assert FRESH.kubelet.memory.remove(given, "u", ["c"]) == state

@@ -127,7 +127,7 @@ def test_init_containers_that_still_run_are_no_difference(gone: tuple[str, ...],
     pod = building.pod("p", building.container("main", 2), init=init)
     given = admit(fresh, pod).fresh
     assert given.memory.assignments["p"].keys() == {"first", "second", "main"}
-    memory = given.kubelet.memory.release(given.memory, "p", gone)
+    memory = given.kubelet.memory.remove(given.memory, "p", gone)
     state = Node(given.kubelet, given.cpus, memory, given.devices)
     held = AlreadyRunning("team/p", PodInfo(pod), {"main": given.cpus.assignments["p"]["main"]}, {})
     node = NodeInfo(state, allocatable={"cpu": 16_000, "memory": 32 * GI})
