@@ -99,7 +99,7 @@ class CPUSelection:
         """
         topology, free = self.topology, self.free
         if uncore_cache is not None:
-            yield from (cpus for cpus in topology.cores.values() if cpus & uncore_cache & free)
+            yield from [cpus for cpus in topology.cores.values() if cpus & uncore_cache & free]
             return
         if topology.numa_first:
             parents, cores = self.sockets(), topology.cores_of_socket
@@ -108,9 +108,9 @@ class CPUSelection:
         size = topology.cpus_per_core
         for _, parent, _ in parents:
             if whole:
-                yield from (cpus for _, cpus in cores[parent] if (cpus & free).bit_count() == size)
+                yield from [cpus for _, cpus in cores[parent] if (cpus & free).bit_count() == size]
             else:
-                yield from (cpus for _, _, cpus in self.sorted(cores[parent], free, free))
+                yield from [cpus for _, _, cpus in self.sorted(cores[parent], free, free)]
 
     def uncore_caches(self) -> list[_Filled]:
         """Return uncore caches with free CPUs, in the order in which they fill up."""
