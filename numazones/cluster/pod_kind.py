@@ -45,11 +45,14 @@ class PodKind:
     """The same as it was read (``settled``); empty: it was not looked up."""
     alignment: str = ""
     """Value of the annotation ``numazones.io/alignment``."""
+    amounts: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    """``requests`` by resource."""
     _hash: int = field(init=False, repr=False, compare=False)
     """It is asked for with every verdict that is looked up."""
 
     def __post_init__(self) -> None:
-        """Work the hash out once."""
+        """Work out once what is asked for with every node."""
+        object.__setattr__(self, "amounts", dict(self.requests))
         parts: tuple[Any, ...] = (
             self.constraints,
             self.requests,

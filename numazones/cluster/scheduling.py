@@ -80,7 +80,10 @@ def placement_obstacles(constraints: Constraints, node: ClusterNode) -> tuple[st
     reasons = []
     if node.unschedulable and not constraints.tolerates(_UNSCHEDULABLE_TAINT):
         reasons.append(UNSCHEDULABLE)
-    if not all(constraints.tolerates(taint) for taint in node.taints if taint.effect in _KEEPS_AWAY):
+    untolerated = [
+        taint for taint in node.taints if taint.effect in _KEEPS_AWAY and not constraints.tolerates(taint)
+    ]
+    if untolerated:
         reasons.append(UNTOLERATED)
     if not constraints.selects(node.name, node.labels):
         reasons.append(NOT_SELECTED)
@@ -103,7 +106,7 @@ def lacks(requests: Mapping[str, int], node: ClusterNode) -> tuple[Lack, ...]:
     for resource, amount in requests.items():
         total = node.allocatable.get(resource, 0)
         free = total - node.requested.get(resource, 0)
-        if amount > 0 and amount > free and not is_dynamic(resource, node):
+        if amount > 0 and amount > free and resource not in dynamic_resources(requests, node):
             instead = "" if total else _similar(resource, tuple(node.allocatable))
             found.append(Lack(resource, amount, max(free, 0), total, instead))
     return tuple(found)
@@ -131,28 +134,31 @@ def _similar(resource: str, offered: tuple[str, ...]) -> str:
     return next(chain.from_iterable(near), "")
 
 
-def is_dynamic(resource: str, node: ClusterNode) -> bool:
-    """Return whether the scheduler serves a node's extended resource by dynamic resource allocation.
+def dynamic_resources(requests: Mapping[str, int], node: ClusterNode) -> list[str]:
+    """Return the extended resources that the scheduler serves on a node by dynamic resource allocation.
 
     It does where a DeviceClass names the resource and no device plugin offers it on the node
     (``shouldDelegateResourceToDRA`` of NodeResourcesFit; gate DRAExtendedResource, on since 1.36).
     """
-    mapped = resource in node.device_classes or resource.startswith(IMPLICIT)
-    return mapped and node.allocatable.get(resource, 0) <= 0
+    return [
+        name
+        for name, amount in requests.items()
+        if amount > 0 >= node.allocatable.get(name, 0)
+        and (name in node.device_classes or name.startswith(IMPLICIT))
+    ]
 
 
 def classes_asked(requests: Mapping[str, int], node: ClusterNode) -> frozenset[str]:
     """Return the DeviceClasses of which devices are to be allocated for a pod's requests; mostly none."""
     return frozenset(
         node.device_classes.get(name, name.removeprefix(IMPLICIT))
-        for name, amount in requests.items()
-        if amount > 0 and is_dynamic(name, node)
+        for name in dynamic_resources(requests, node)
     )
 
 
 def unallocated(requests: Mapping[str, int], node: ClusterNode) -> str:
     """Return the sentence that names what of a pod's requests is still to be allocated; mostly none."""
-    found = [name for name, amount in requests.items() if amount > 0 and is_dynamic(name, node)]
+    found = dynamic_resources(requests, node)
     if not found:
         return ""
     classes = classes_asked(requests, node)

@@ -76,8 +76,9 @@ class Constraints:
 
     def selects(self, name: str, labels: Mapping[str, str]) -> bool:
         """Return whether nodeSelector and required node affinity take a node of this name and labels."""
-        if not all(labels.get(key) == value for key, value in self.node_selector):
-            return False
+        for key, value in self.node_selector:
+            if labels.get(key) != value:
+                return False
         return self.node_affinity is None or any(term.holds(name, labels) for term in self.node_affinity)
 
 

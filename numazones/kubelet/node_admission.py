@@ -199,13 +199,14 @@ def _predicate(name: str, description: str) -> NodeObjection:
 
 def operating_system(os: str, pod: PodInfo) -> NodeObjection | None:
     """Return the objection to a pod for another operating system, which no scheduler looks at."""
-    sentence = f"it is not for {os}, the node's operating system"
     if dict(pod.pod.labels).get(OS_LABEL, os) != os:
-        message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
-        return NodeObjection(PODOS_LABEL, message, sentence)
-    if pod.constraints.os not in {"", os}:
-        return NodeObjection(POD_OS, "Failed to admit pod as the OS field doesn't match node OS", sentence)
-    return None
+        reason, differs = PODOS_LABEL, "`kubernetes.io/os` label doesn't match node label"
+    elif pod.constraints.os not in ("", os):
+        reason, differs = POD_OS, "OS field doesn't match node OS"
+    else:
+        return None
+    sentence = f"it is not for {os}, the node's operating system"
+    return NodeObjection(reason, f"Failed to admit pod as the {differs}", sentence)
 
 
 def _insufficient(node: NodeInfo, pod: PodInfo, granted: Node) -> Iterator[_Insufficient]:

@@ -6,7 +6,7 @@ Two deciders that know nothing of each other: the scheduler's allocator chooses 
 is Unknown, by its reason.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Self
 
@@ -204,16 +204,17 @@ def device_answer(
         zones: NUMA nodes that the kubelet would give it something of; None: the kubelet rejects it.
         shares: the same by container; none: that is not known, or there is but one.
     """
-    requests = dict(kind.requests)
-    why = CLAIMS_UNALLOCATED if kind.claims else scheduling.unallocated(requests, node)
-    if not why or kind.allocated:
+    if kind.allocated:
+        return None
+    why = CLAIMS_UNALLOCATED if kind.claims else scheduling.unallocated(kind.amounts, node)
+    if not why:
         return None
     if node.cluster_devices is None:
-        return _unknown(kind, requests, node, zones, why)
+        return _unknown(kind, node, zones, why)
     try:
-        found = _Question(kind, requests, node, node.cluster_devices, zones or ()).answer()
+        found = _Question(kind, node, node.cluster_devices, zones or ()).answer()
     except _NotKnown as error:
-        found = _unknown(kind, requests, node, zones, f"{why}; {error}")
+        found = _unknown(kind, node, zones, f"{why}; {error}")
         return replace(found, aborts=True) if isinstance(error, _Aborted) else found
     running = {one.name for one in kind.admission.containers if one.kind is not ContainerKind.INIT}
     kept = tuple(one for one in shares if one[0] in running)
@@ -242,14 +243,9 @@ class _Question:
     """One pod on one node."""
 
     def __init__(
-        self,
-        kind: PodKind,
-        requests: Mapping[str, int],
-        node: ClusterNode,
-        known: ClusterDevices,
-        zones: tuple[int, ...],
+        self, kind: PodKind, node: ClusterNode, known: ClusterDevices, zones: tuple[int, ...]
     ) -> None:
-        self._kind, self._requests, self._node, self._known, self._zones = kind, requests, node, known, zones
+        self._kind, self._node, self._known, self._zones = kind, node, known, zones
         self._held: list[ForeseenDevice] = []
         """Devices of claims that have an allocation."""
 
@@ -326,7 +322,7 @@ class _Question:
     def _extended(self) -> list[tuple[DeviceClaim, Users]]:
         """The claim that the scheduler makes of extended resources, and who uses it; or none."""
         made = any(not one.name for one in self._kind.claimed)
-        if made or not scheduling.unallocated(self._requests, self._node):
+        if made or not scheduling.unallocated(self._kind.amounts, self._node):
             return []
         if not serves_extended_resources(self._known.minor):
             raise _NotKnown("extended resources served by DeviceClasses are off before Kubernetes 1.36")
@@ -359,16 +355,10 @@ def _foreseen(request: str, device: PublishedDevice, users: Users) -> ForeseenDe
     )
 
 
-def _unknown(
-    kind: PodKind,
-    requests: Mapping[str, int],
-    node: ClusterNode,
-    zones: tuple[int, ...] | None,
-    why: str,
-) -> DeviceAnswer:
+def _unknown(kind: PodKind, node: ClusterNode, zones: tuple[int, ...] | None, why: str) -> DeviceAnswer:
     """Say why nothing is foreseen, and where free devices are."""
     if zones is not None:
-        classes = frozenset() if kind.claims else scheduling.classes_asked(requests, node)
+        classes = frozenset() if kind.claims else scheduling.classes_asked(kind.amounts, node)
         if known := device_allocation.outlook(node, zones, classes):
             why = f"{why}; {known}"
     return DeviceAnswer(None, why, zones=zones or ())

@@ -211,7 +211,7 @@ def ask(kind: PodKind, node: ClusterNode) -> NodeVerdict:
 def is_open(kind: PodKind, node: ClusterNode) -> bool:
     """Return whether nothing but its placement model may object to the pod on a node."""
     info = PodInfo(kind.admission, kind.constraints)
-    return _exclusion(kind.constraints, dict(kind.requests), node) is None and _foreign(info, node) is None
+    return _exclusion(kind, node) is None and _foreign(info, node) is None
 
 
 def deciding(constraints: Constraints, node: ClusterNode) -> Placement | Unknown:
@@ -314,12 +314,10 @@ def verdict_of(decision: Decision, shares: Shares = ()) -> NodeVerdict:
     )
 
 
-def _exclusion(
-    constraints: Constraints, requests: Mapping[str, int], node: ClusterNode
-) -> NodeVerdict | None:
+def _exclusion(kind: PodKind, node: ClusterNode) -> NodeVerdict | None:
     """Return the scheduler's objection to a node, constraints before amounts; None if it could choose it."""
-    reasons = scheduling.placement_obstacles(constraints, node)
-    lacks = scheduling.lacks(requests, node)
+    reasons = scheduling.placement_obstacles(kind.constraints, node)
+    lacks = scheduling.lacks(kind.amounts, node)
     if not reasons and not lacks:
         return None
     lacks = tuple(sorted(lacks, key=lambda lack: (lack.total >= lack.asked, lack.share)))
@@ -357,7 +355,6 @@ class Forecast:
         self.kind = kind
         self._pod = newcomer(kind.admission)
         self._info = PodInfo(kind.admission, kind.constraints)
-        self._requests = dict(kind.requests)
         self._verdicts: dict[str, NodeVerdict] = {}
         self._alike: dict[NodeVerdict, SameVerdict] = {}
         self._counts = dict.fromkeys(NodeAnswer, 0)
@@ -387,7 +384,7 @@ class Forecast:
 
     def would_admit(self, node: ClusterNode) -> bool:
         """Return whether scheduler and placement would take the pod; the verdict is not kept."""
-        excluded = _exclusion(self.kind.constraints, self._requests, node)
+        excluded = _exclusion(self.kind, node)
         return excluded is None and self._decide(node).answer is NodeAnswer.ADMITS
 
     def leave_open(self, name: str, problem: str) -> bool:
@@ -470,7 +467,7 @@ class Forecast:
         return tuple(name for one in ranked for name in sorted(one.names))
 
     def _ask(self, node: ClusterNode) -> NodeVerdict:
-        excluded = _exclusion(self.kind.constraints, self._requests, node)
+        excluded = _exclusion(self.kind, node)
         self._rejecting.pop(node.name, None)
         if excluded is None:
             self._excluded.pop(node.name, None)
@@ -497,7 +494,7 @@ class Forecast:
             after = self.kind.admission
             for container, _, cpus in rounded:
                 after = with_request(after, container, CPU, cpus)
-            requests = recounted(self._requests, self.kind.admission, after, state.config)
+            requests = recounted(self.kind.amounts, self.kind.admission, after, state.config)
             forecast = self._rounded[key] = Forecast(self.kind.requesting(after, requests))
         return forecast.would_admit(node)
 
@@ -508,9 +505,9 @@ class Forecast:
             unknown = _unknown(self.kind, placement, lambda known: self._verdict_of(node, known))
             return with_devices(self.kind, node, unknown)
         verdict = _foreign(self._info, node) or self._verdict_of(node, placement)
-        uncertain = () if placement.kubelet is None else placement.kubelet.kubelet.doubts
-        if uncertain and verdict.answer is not NodeAnswer.UNKNOWN:
-            verdict = replace(verdict, doubts=uncertain)
+        state = placement.kubelet
+        if state is not None and state.kubelet.doubts and verdict.answer is not NodeAnswer.UNKNOWN:
+            verdict = replace(verdict, doubts=state.kubelet.doubts)
         joined = with_devices(self.kind, node, verdict)
         if joined.devices is None:
             return joined

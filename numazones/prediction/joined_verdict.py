@@ -34,7 +34,8 @@ _REQUIRED: Final = f"the pod requires alignment (annotation {ALIGNMENT})"
 
 def with_devices(kind: PodKind, node: ClusterNode, verdict: NodeVerdict) -> NodeVerdict:
     """Join what a placement says about a pod with the devices that the scheduler would allocate."""
-    return _as_required(kind, _allocating(kind, node, verdict))
+    joined = _allocating(kind, node, verdict)
+    return _as_required(kind, joined) if kind.requires_alignment else joined
 
 
 def misspelled(kind: PodKind) -> str:
@@ -72,8 +73,8 @@ def _allocating(kind: PodKind, node: ClusterNode, verdict: NodeVerdict) -> NodeV
 
 
 def _as_required(kind: PodKind, verdict: NodeVerdict) -> NodeVerdict:
-    """Return the verdict, or a worse one where the pod requires alignment."""
-    if not kind.requires_alignment or verdict.answer in (NodeAnswer.REJECTS, NodeAnswer.EXCLUDED):
+    """Return the verdict on a pod that requires alignment, or a worse one where it would not get it."""
+    if verdict.answer in (NodeAnswer.REJECTS, NodeAnswer.EXCLUDED):
         return verdict
     if verdict.answer is NodeAnswer.UNKNOWN:
         reason, message = verdict.obstacles[0]
