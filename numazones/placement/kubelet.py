@@ -232,8 +232,9 @@ class KubeletDecision(Decision):
 
         found = explain(self.admission)
         brief = "; ".join(map(str, found.shortages)) or found.shortfall
-        sentence, named = _ENDS_WITH_ZONES.subn(rf"\1 of {node}\2", found.shortfall)
-        sentence = sentence if named else f"{sentence} ({node})"
+        sentence = f"{found.shortfall} ({node})"
+        if zones := _ENDS_WITH_ZONES.search(found.shortfall):
+            sentence = f"{found.shortfall[: zones.end(1)]} of {node}{zones[2]}"
         line = f"{self.reason}: {found.shortfall}"
         return Shortfall(sentence, brief, found.holders[:_MAX_HOLDERS], line)
 

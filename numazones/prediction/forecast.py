@@ -12,6 +12,7 @@ of the nodes that changed; nodes in equal states are decided once.
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 
 from numazones import cpuset
@@ -451,8 +452,8 @@ class Forecast:
 
     def _doubts(self) -> tuple[str, ...]:
         found: dict[str, list[str]] = {}
-        for verdict, alike in self._alike.items():
-            for doubt in verdict.doubts:
+        for alike in self._alike.values():
+            for doubt in alike.verdict.doubts:
                 found.setdefault(doubt, []).extend(alike.names)
         problem = misspelled(self.kind)
         return (*doubts.sentences(found), *((problem,) if problem else ()))
@@ -562,9 +563,9 @@ class Forecast:
     def _file(self, name: str, new: NodeVerdict) -> bool:
         old = self._verdicts.get(name)
         self._verdicts[name] = new
-        if old == new:
-            return False
         if old is not None:
+            if old == new:
+                return False
             self._withdraw(name, old)
         alike = self._alike.get(new)
         if alike is None:
@@ -592,8 +593,7 @@ class Forecast:
 
     def _candidates(self, number: int, suits: Callable[[NodeVerdict], bool]) -> list[Candidate]:
         ranked = sorted(
-            (alike for one, alike in self._alike.items() if suits(one)),
-            key=lambda alike: (alike.preference, alike.verdict.zones),
+            [alike for one, alike in self._alike.items() if suits(one)], key=attrgetter("preference")
         )
         best: list[Candidate] = []
         for position, alike in enumerate(ranked):

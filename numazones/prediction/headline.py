@@ -58,15 +58,9 @@ class SameVerdict:
     @classmethod
     def of(cls, verdict: NodeVerdict, preference: NodePreference) -> "SameVerdict":
         """Return no nodes yet, of a verdict."""
-        keys = tuple(_keys(verdict))
-        return cls(
-            verdict,
-            keys,
-            max(keys, key=_distance, default=None),
-            nearness(verdict),
-            _named_first(verdict),
-            preference,
-        )
+        keys, near = tuple(_keys(verdict)), nearness(verdict)
+        fence = max(keys, key=_distance, default=None)
+        return cls(verdict, keys, fence, near, _named_first(verdict, near), preference)
 
 
 @dataclass(slots=True)
@@ -111,13 +105,13 @@ def nearness(verdict: NodeVerdict) -> Nearness:
     return (distance >= _CLOSED, after, distance, len(verdict.obstacles), -verdict.closeness)
 
 
-def _named_first(verdict: NodeVerdict) -> Nearness:
+def _named_first(verdict: NodeVerdict, near: Nearness) -> Nearness:
     """Return what the nodes of a group are sorted by, to name one.
 
     A sentence about what the scheduler lacks names the node with the most of it free, whatever its kubelet
     would say: that is what the amounts are about, and where a smaller request fits first.
     """
-    closed, after, distance, obstacles, gap = nearness(verdict)
+    closed, after, distance, obstacles, gap = near
     return (closed, min(after, _POSSIBLE) if verdict.lacks else after, distance, obstacles, gap)
 
 

@@ -22,6 +22,8 @@ class NodeAnswer(Enum):
     UNKNOWN = "unknown"
     EXCLUDED = "excluded"
 
+    __hash__ = object.__hash__  # Enum's own runs in Python, with every verdict that is looked up
+
 
 @dataclass(frozen=True, slots=True)
 class NodeVerdict:
