@@ -42,7 +42,7 @@ from numazones.prediction.device_answer import (
 )
 from numazones.prediction.headline import NodePreference, ReasonGroup, SameVerdict, nearness
 from numazones.prediction.joined_verdict import misspelled, with_devices
-from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeAnswer, NodeVerdict
+from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeAnswer, NodeVerdict, RoundedPod
 from numazones.wording import shorten
 
 __all__ = [
@@ -334,6 +334,13 @@ def _exclusion(kind: PodKind, node: ClusterNode) -> NodeVerdict | None:
     )
 
 
+def _would_admit(rounded: RoundedPod, node: ClusterNode) -> bool:
+    """Return whether the scheduler, too, would take a pod for a node that is open to it."""
+    if scheduling.lacks(rounded.kind.amounts, node):
+        return False
+    return with_devices(rounded.kind, node, rounded.verdict).answer is NodeAnswer.ADMITS
+
+
 def _unknown(kind: PodKind, unknown: Unknown, verdict: Callable[[Placement], NodeVerdict]) -> NodeVerdict:
     """The verdict of a node of unknown state: what was known of it, and what it refused, is no verdict."""
     last_known = unknown.last_known
@@ -382,11 +389,6 @@ class Forecast:
         for node in nodes:
             changed |= self._file(node.name, self._ask(node))
         return changed
-
-    def would_admit(self, node: ClusterNode) -> bool:
-        """Return whether scheduler and placement would take the pod; the verdict is not kept."""
-        excluded = _exclusion(self.kind, node)
-        return excluded is None and self._decide(node).answer is NodeAnswer.ADMITS
 
     def leave_open(self, name: str, problem: str) -> bool:
         """File that something raises about a node, so that it gets no pod; return whether that is news."""
@@ -475,29 +477,12 @@ class Forecast:
             verdict = self._decide(node)
             if verdict.rejection is not None:
                 self._rejecting[node.name] = node
-                if verdict.obstacles[0][0] == SMT_ALIGNMENT and self._admits_in_whole_cores(node):
-                    return replace(verdict, in_whole_cores=True)
+                if verdict.in_whole_cores is not None and not _would_admit(verdict.in_whole_cores, node):
+                    return replace(verdict, in_whole_cores=None)
             return verdict
         self._excluded[node.name] = node
         hopeless = self._rejection_when_empty(node)
         return excluded if hopeless is None else replace(excluded, hopeless=hopeless, possible=False)
-
-    def _admits_in_whole_cores(self, node: ClusterNode) -> bool:
-        """Return whether scheduler and kubelet would take the pod with its CPUs rounded up to whole cores."""
-        placement = deciding(self.kind.constraints, node)
-        state = None if isinstance(placement, Unknown) else placement.kubelet
-        rounded = () if state is None else whole_cores(self._pod, state)
-        if state is None or not rounded:
-            return False
-        key = (state.config.pod_level, *rounded)
-        forecast = self._rounded.get(key)
-        if forecast is None:
-            after = self.kind.admission
-            for container, _, cpus in rounded:
-                after = with_request(after, container, CPU, cpus)
-            requests = recounted(self.kind.amounts, self.kind.admission, after, state.config)
-            forecast = self._rounded[key] = Forecast(self.kind.requesting(after, requests))
-        return forecast.would_admit(node)
 
     def _decide(self, node: ClusterNode) -> NodeVerdict:
         """Ask the placement of a node, whatever the scheduler says."""
@@ -534,8 +519,27 @@ class Forecast:
             hopeless = self._rejection_when_empty(node) if known.answer is NodeAnswer.REJECTS else None
             if hopeless is not None:
                 known = replace(known, hopeless=hopeless, possible=False)
+            if known.rejection is not None and known.rejection.reason == SMT_ALIGNMENT:
+                known = replace(known, in_whole_cores=self._in_whole_cores(node, placement))
             self._remember(self._by_state, key, known)
         return known
+
+    def _in_whole_cores(self, node: ClusterNode, placement: Placement) -> RoundedPod | None:
+        """Return the pod with its CPUs rounded up to whole cores, if the placement would admit that."""
+        state, pod = placement.kubelet, self.kind.admission
+        rounded = () if state is None else whole_cores(pod, state)
+        if state is None or not rounded:
+            return None
+        key = (state.kubelet.pod_level, *rounded)
+        forecast = self._rounded.get(key)
+        if forecast is None:
+            after = pod
+            for container, _, cpus in rounded:
+                after = with_request(after, container, CPU, cpus)
+            requests = recounted(self.kind.amounts, pod, after, state.config)
+            forecast = self._rounded[key] = Forecast(self.kind.requesting(after, requests))
+        verdict = forecast._verdict_of(node, placement)
+        return RoundedPod(forecast.kind, verdict) if verdict.answer is NodeAnswer.ADMITS else None
 
     def _remember(self, answers: dict[Hashable, Answer], key: Hashable, answer: Answer) -> None:
         if len(answers) > _REMEMBERED * max(len(self._verdicts), 64):
@@ -642,7 +646,8 @@ class Forecast:
         alike = (one for one in group.alike if one.nearness == group.nearness)
         said: list[tuple[NodeVerdict, str]] = []
         for name in nsmallest(_MAX_BEHIND, (name for one in alike for name in one.names)):
-            said.append((self._decide(self._excluded[name]), name))
+            # Whole cores alone do not open a fence.
+            said.append((replace(self._decide(self._excluded[name]), in_whole_cores=None), name))
             if said[-1][0].answer is NodeAnswer.ADMITS:
                 break
         order = (NodeAnswer.ADMITS, NodeAnswer.UNKNOWN, NodeAnswer.REJECTS)

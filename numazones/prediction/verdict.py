@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from numazones.cluster.pod_kind import PodKind
 from numazones.cluster.scheduling import NOT_ALLOCATED, Lack
 from numazones.placement import Decision
 from numazones.placement.kubelet import KUBELET, SOURCE
@@ -23,6 +24,15 @@ class NodeAnswer(Enum):
     EXCLUDED = "excluded"
 
     __hash__ = object.__hash__  # Enum's own runs in Python, with every verdict that is looked up
+
+
+@dataclass(frozen=True, slots=True)
+class RoundedPod:
+    """A pod with its CPUs rounded up to whole cores."""
+
+    kind: PodKind = field(compare=False)
+    verdict: "NodeVerdict" = field(compare=False)
+    """The verdict of the placement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +71,8 @@ class NodeVerdict:
     """The rejection by the same node without any pod; None: there is none, or it is not known."""
     possible: bool = True
     """True if the node would have what the pod asks for if no other pod were there."""
-    in_whole_cores: bool = False
-    """True if the node would admit the pod with its CPUs rounded up to whole cores."""
+    in_whole_cores: "RoundedPod | None" = None
+    """The pod that the node would admit if CPUs were requested in whole cores; None if not even then."""
     by_amounts: bool = field(default=False, compare=False, repr=False)
     """Whether all nodes with the same amounts say the same (``kubelet.amounts``)."""
     doubts: tuple[str, ...] = ()
