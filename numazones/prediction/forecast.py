@@ -419,8 +419,8 @@ class Forecast:
 
         Those are among them that may lack devices which the scheduler still has to allocate.
         """
-        number = len(self._verdicts)
-        found = self._candidates(number, lambda one: one.placement_admits)
+        admitting = [alike for one, alike in self._alike.items() if one.placement_admits]
+        found = self._candidates(admitting, len(self._verdicts))
         return tuple(candidate.node for candidate in found)
 
     def prediction(self, *, candidates: int = 5, ranked: Sequence[str] = ()) -> Prediction:
@@ -431,7 +431,7 @@ class Forecast:
         """
         counts = self._counts
         asked = sum(counts.values()) - counts[NodeAnswer.EXCLUDED]
-        aborted = any(one.devices is not None and one.devices.aborts for one in self._alike)
+        aborted = any(one.devices.aborts for one in self._alike if one.devices is not None)
         if counts[NodeAnswer.ADMITS] and not aborted:
             verdict = ADMISSIBLE
         else:
@@ -586,7 +586,8 @@ class Forecast:
             del self._alike[old]
 
     def _best(self, number: int) -> tuple[Candidate, ...]:
-        return tuple(self._candidates(number, lambda one: one.answer is NodeAnswer.ADMITS))
+        admitting = [alike for one, alike in self._alike.items() if one.answer is NodeAnswer.ADMITS]
+        return tuple(self._candidates(admitting, number))
 
     def _named(self, names: Iterable[str]) -> tuple[Candidate, ...]:
         found = []
@@ -595,10 +596,9 @@ class Forecast:
                 found.append(_candidate(name, self._verdicts[name]))
         return tuple(found)
 
-    def _candidates(self, number: int, suits: Callable[[NodeVerdict], bool]) -> list[Candidate]:
-        ranked = sorted(
-            [alike for one, alike in self._alike.items() if suits(one)], key=attrgetter("preference")
-        )
+    @staticmethod
+    def _candidates(suitable: Iterable[SameVerdict], number: int) -> list[Candidate]:
+        ranked = sorted(suitable, key=attrgetter("preference"))
         best: list[Candidate] = []
         for position, alike in enumerate(ranked):
             for name in nsmallest(number, alike.names):
