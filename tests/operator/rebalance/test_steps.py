@@ -14,6 +14,7 @@ from numazones.rebalance.budgets import Budget
 from numazones_client import APIError, Conflict, Forbidden, NotFound, TooManyRequests
 from numazones_client.errors import Request, ServerError
 from numazones_client.resources import PODS, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS, REPLICA_SETS
+from numazones_operator.rebalance.inputs import OwnerTemplate
 from numazones_operator.rebalance.statuses import StatusUpdate
 from numazones_operator.rebalance.steps import PlanCheck
 from tests.operator.rebalance.offline_execution import (
@@ -497,6 +498,19 @@ async def test_plan_that_confines_a_replacement_needs_the_gate_on_it(parts: dict
     assert other.problem.startswith("no node that the scheduler could choose is left for")
 
 
+async def test_plan_needs_no_gate_if_the_template_confines_the_replacement() -> None:
+    here = Execution()
+    body = pod_manifest("mover")
+    chosen = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [chosen]}}
+    body["spec"]["affinity"] = {"nodeAffinity": required}
+    metadata = {"namespace": "default", "name": "mover", "uid": "rs-mover"}
+    here.inputs.templates[REPLICA_SETS].put(
+        OwnerTemplate.from_api({"metadata": metadata, "spec": {"template": {"spec": body["spec"]}}})
+    )
+    assert await here.judge() == PlanCheck()
+
+
 async def test_plan_does_not_hold_for_a_pod_that_lost_its_owner() -> None:
     here = Execution()
     body = pod_manifest("mover", node="n1", **RUNS)
@@ -518,6 +532,14 @@ async def test_a_plan_holds_once_its_pods_are_old_enough() -> None:
         advance = await here.step(now)
         assert advance is not None
         assert advance.phase == phase
+
+
+async def test_moves_of_a_plan_do_not_block_its_later_ones() -> None:
+    here = Execution()
+    earlier = move("earlier", "n2", "n1") | {"owner": move("mover")["owner"]}
+    progress = [{"pod": earlier["pod"], "phase": "Verified", "since": AT_NOON}]
+    here.recommend({"moves": [earlier, move("mover")]}, {"progress": progress})
+    assert await here.judge() == PlanCheck()
 
 
 async def test_plan_is_valid_once_failed_moves_passed_their_cooldown() -> None:
