@@ -26,7 +26,7 @@ def claimed_devices(zones: Iterable[NUMAZone]) -> ClaimedDevices:
         if status is None or not status.assignments:
             continue
         plugins = {(device.resource, device.id) for device in status.devices}
-        for holder in status.assignments:
+        for holder in (one for one in status.assignments if one.devices):
             keys = frozenset(
                 (held.resource, *_pool_and_device(one))
                 for held in holder.devices

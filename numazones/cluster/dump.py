@@ -23,6 +23,7 @@ from numazones.dra.extended_resources import classes_by_resource
 from numazones.dra.inventory import Inventory
 from numazones.errors import NumazonesError
 from numazones.placement import Unknown, UnreadableNode, models
+from numazones.placement.kubelet import KubeletPlacement
 from numazones.placement.model import TOPOLOGY_KIND, Model, NodeObjects
 from numazones.wording import enumeration
 
@@ -209,13 +210,14 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
     nodes = []
     for body in dump.nodes:
         node = ClusterNode.from_api(body)
-        node = replace(
-            node,
-            device_classes=resources,
-            device_selectors=selectors,
-            dra=None if devices is None else devices.of(node.name),
-            cluster_devices=cluster_devices,
-        )
+        if classes or devices is not None:
+            node = replace(
+                node,
+                device_classes=resources,
+                device_selectors=selectors,
+                dra=None if devices is None else devices.of(node.name),
+                cluster_devices=cluster_devices,
+            )
         own = zones.get(node.name, ())
         if own:
             node = _with_zones(node, with_partitioning(own, body), dump.sharing)
@@ -298,7 +300,7 @@ def _with_zones(node: ClusterNode, zones: Sequence[NUMAZone], sharing: Sharing) 
             return node.with_placement(Unknown("ExporterSilent", zone.status.silence.message))
     try:
         state = node_from_zones(zones, remember=sharing.remember)
-        return replace(node.with_state(state), claimed=claimed_devices(zones))
+        return replace(node, placement=KubeletPlacement(state), claimed=claimed_devices(zones))
     except NumazonesError as error:
         return node.with_placement(zones_unreadable(error))
 
