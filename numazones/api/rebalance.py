@@ -5,12 +5,12 @@ the descheduler's DefaultEvictor and DeschedulerPolicy (v1alpha2). A recommendat
 only ``spec.approved``, in mode Approve, and ``spec.rejected`` are for people.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from numazones.api.eviction_limits import EvictionLimits
 from numazones.api.meta import (
     ATOMIC,
     IMMUTABLE,
@@ -18,7 +18,6 @@ from numazones.api.meta import (
     MAX_LABEL,
     MAX_NAME,
     NUMAID,
-    WIRE,
     APIModel,
     APIObject,
     Condition,
@@ -31,6 +30,7 @@ from numazones.api.meta import (
     optional,
     text,
 )
+from numazones.api.place import Place
 
 _MAX_MESSAGE = 4096
 _MAX_DOUBT = 512
@@ -242,30 +242,6 @@ class ProtectionSettings(APIModel):
     )
 
 
-class EvictionLimits(APIModel):
-    """Limits on the evictions of one plan; unlimited where absent."""
-
-    total: int | None = optional(
-        "Maximum number of evictions in total.", ge=0, alias="maxNoOfPodsToEvictTotal"
-    )
-    per_node: int | None = optional(
-        "Maximum number of evictions from one node.", ge=0, alias="maxNoOfPodsToEvictPerNode"
-    )
-    per_namespace: int | None = optional(
-        "Maximum number of evictions in one namespace.", ge=0, alias="maxNoOfPodsToEvictPerNamespace"
-    )
-    per_workload: int | None = optional(
-        "Maximum number of evictions in one workload; if left out, it depends on the number of replicas.",
-        ge=0,
-        alias="maxNoOfPodsToEvictPerWorkload",
-    )
-    single_replicas: bool = Field(
-        default=False,
-        alias="evictSingleReplicas",
-        description="Whether the only replica of a workload may be moved.",
-    )
-
-
 class Schedule(APIModel):
     """Times at which plans are made."""
 
@@ -393,22 +369,6 @@ class RebalancePolicy(APIObject):
         description="Goals of plans, the pods that they may move, and who approves them."
     )
     status: RebalancePolicyStatus | None = optional("State of the policy, as the operator sees it.")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A place on a node."""
-
-    __pydantic_config__ = WIRE
-    node: Annotated[str, "Its name.", Field(max_length=MAX_NAME, description="Name of the node.")]
-    numa_ids: Annotated[
-        tuple[NUMAID, ...],
-        "Ids of its NUMA nodes.",
-        Field(max_length=1024, description="NUMA nodes.", json_schema_extra=ATOMIC),
-    ] = ()
-
-    def __str__(self) -> str:
-        return f"{self.node} {','.join(map(str, self.numa_ids))}".strip()
 
 
 class PodReference(APIModel):

@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 
 from numazones import cpuset
-from numazones.api.prediction import Candidate, NodeCounts, Reason
+from numazones.api.reasons import Candidate, NodeCounts, Reason
 from numazones.apimachinery.resources import CPU, figures, is_memory
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import UNDECIDED, Cluster, ClusterNode, ClusterPod, why_undecided

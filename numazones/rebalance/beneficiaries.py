@@ -7,13 +7,15 @@ kube-scheduler's preemption: a plan proves that each finds another place.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from numazones.api.rebalance import PendingPodSelector
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.protections import label_selector
+
+if TYPE_CHECKING:  # slow to import, and most programs read no policies
+    from numazones.api.rebalance import PendingPodSelector
 
 SCHEDULERS = ("default-scheduler", "numazones")
 """Schedulers whose pods count where a policy lists none."""
@@ -44,7 +46,7 @@ class Beneficiaries:
         )
 
     @classmethod
-    def from_api(cls, selector: PendingPodSelector | None) -> Self:
+    def from_api(cls, selector: "PendingPodSelector | None") -> Self:
         """Read ``goals.pendingPodSelector``.
 
         Raises:

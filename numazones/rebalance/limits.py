@@ -8,7 +8,7 @@ workload follows from its number of replicas unless a policy sets one.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from numazones.api.rebalance import EvictionLimits
+from numazones.api.eviction_limits import EvictionLimits
 from numazones.cluster.cluster import ClusterPod
 from numazones.rebalance.budgets import BudgetHeadroom
 

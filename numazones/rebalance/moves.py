@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-from numazones.api.rebalance import Place
+from numazones.api.place import Place
 from numazones.apimachinery.answer import Named
 from numazones.apimachinery.defaulting import Defaults, created_spec
 from numazones.apimachinery.quantity import format_milli

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
-from numazones.api.rebalance import EvictionLimits
+from numazones.api.eviction_limits import EvictionLimits
 from numazones.errors import NumazonesError
 from numazones.rebalance.beneficiaries import Beneficiaries
 from numazones.rebalance.protections import Protections

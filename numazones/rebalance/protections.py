@@ -7,18 +7,20 @@ a pod is in ``filter``.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from numazones.api.rebalance import (
-    Namespaces,
-    PodProtections,
-    PriorityThreshold,
-    ProtectionSettings,
-    Selector,
-)
 from numazones.apimachinery import duration
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.errors import NumazonesError
+
+if TYPE_CHECKING:  # slow to import, and most programs read no policies
+    from numazones.api.rebalance import (
+        Namespaces,
+        PodProtections,
+        PriorityThreshold,
+        ProtectionSettings,
+        Selector,
+    )
 
 LOCAL_STORAGE = "PodsWithLocalStorage"
 SYSTEM_CRITICAL = "SystemCriticalPods"
@@ -66,7 +68,7 @@ class Protections:
         return name in self.effective
 
     @classmethod
-    def of(cls, settings: ProtectionSettings, priority_classes: Mapping[str, int]) -> Self:
+    def of(cls, settings: "ProtectionSettings", priority_classes: Mapping[str, int]) -> Self:
         """Read a policy's settings; ``priority_classes`` gives the value of each class.
 
         Raises:
@@ -78,11 +80,11 @@ class Protections:
             raise InvalidProtections(
                 f"noEvictionPolicy {policy!r} is unknown; use {PREFERRED} or {MANDATORY}"
             )
-        protections = settings.pod_protections or PodProtections()
-        include, exclude = _namespaces(settings.namespaces or Namespaces())
+        protections, chosen = settings.pod_protections, settings.namespaces
+        include, exclude = (frozenset(), frozenset()) if chosen is None else _namespaces(chosen)
         return cls(
-            effective=_effective(protections),
-            storage_classes=_storage_classes(protections),
+            effective=DEFAULT if protections is None else _effective(protections),
+            storage_classes=frozenset() if protections is None else _storage_classes(protections),
             priority_threshold=_threshold(settings.priority_threshold, priority_classes),
             label_selector=label_selector(settings.label_selector),
             namespace_label_selector=label_selector(settings.namespace_label_selector),
@@ -96,7 +98,7 @@ class Protections:
         )
 
 
-def label_selector(selector: Selector | None) -> LabelSelector | None:
+def label_selector(selector: "Selector | None") -> LabelSelector | None:
     """Return a policy's label selector as a value; None where it has none.
 
     Raises:
@@ -114,7 +116,7 @@ def _age(text: str | None) -> timedelta | None:
         raise InvalidProtections(f"minPodAge: {error}") from error
 
 
-def _effective(protections: PodProtections) -> tuple[str, ...]:
+def _effective(protections: "PodProtections") -> tuple[str, ...]:
     _check_names("defaultDisabled", protections.default_disabled, DEFAULT)
     _check_names("extraEnabled", protections.extra_enabled, EXTRA)
     kept = (name for name in DEFAULT if name not in protections.default_disabled)
@@ -131,7 +133,7 @@ def _check_names(setting: str, names: tuple[str, ...], valid: tuple[str, ...]) -
             raise InvalidProtections(f"podProtections.{setting}: {name} is listed twice")
 
 
-def _storage_classes(protections: PodProtections) -> frozenset[str]:
+def _storage_classes(protections: "PodProtections") -> frozenset[str]:
     details = None if protections.config is None else protections.config.pods_with_pvc
     if details is None:
         return frozenset()
@@ -142,7 +144,7 @@ def _storage_classes(protections: PodProtections) -> frozenset[str]:
     return frozenset(one.name for one in details.protected_storage_classes)
 
 
-def _threshold(threshold: PriorityThreshold | None, classes: Mapping[str, int]) -> int | None:
+def _threshold(threshold: "PriorityThreshold | None", classes: Mapping[str, int]) -> int | None:
     if threshold is None:
         return None
     value, name = threshold.value, threshold.name
@@ -162,7 +164,7 @@ def _threshold(threshold: PriorityThreshold | None, classes: Mapping[str, int]) 
     return value
 
 
-def _namespaces(chosen: Namespaces) -> tuple[frozenset[str], frozenset[str]]:
+def _namespaces(chosen: "Namespaces") -> tuple[frozenset[str], frozenset[str]]:
     if chosen.include and chosen.exclude:
         raise InvalidProtections("namespaces: set either include or exclude, not both")
     return frozenset(chosen.include), frozenset(chosen.exclude)

@@ -22,7 +22,7 @@ from kubectl_numazones.kubectl_completion import main as complete
 from kubectl_numazones.main import commands as program_commands
 from kubectl_numazones.printing.output import _OutputType, filled
 from kubectl_numazones.printing.zone_figures import ZoneFigures
-from numazones.api.rebalance import Place
+from numazones.api.place import Place
 from numazones.apimachinery.answer import parts_of
 from numazones.apimachinery.jsonpath import InvalidJSONPath
 from numazones.errors import NumazonesError

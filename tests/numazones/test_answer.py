@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import pytest
 
-from numazones.api.prediction import NodeCounts, Reason
+from numazones.api.reasons import NodeCounts, Reason
 from numazones.apimachinery.answer import DocumentField, Named, document, or_null, parts_of, title_of
 from numazones.apimachinery.quantity import format_bytes
 

@@ -247,6 +247,8 @@ class ClusterView:
 
     def recommendations(self, pods: Iterable[ClusterPod]) -> list[str]:
         """Return the names of the RebalanceRecommendations in force that place one of the pods."""
+        if not self.made:
+            return []
         from numazones.api.rebalance import ENDED  # noqa: PLC0415 - most commands do without
 
         wanted = {(pod.namespace, pod.name) for pod in pods}

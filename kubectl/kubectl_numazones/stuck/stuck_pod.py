@@ -176,10 +176,12 @@ def helpful_changes(pod: ClusterPod, prediction: Prediction, outlooks: Outlooks)
 
 def misalignment(pod: ClusterPod, seen: ClusterView) -> "Misalignment | None":
     """Return why a pod that runs is not aligned; None where it is, or does not run, or nobody knows."""
+    if not is_running(pod) or pod.create_error:
+        return None
     # Imported late: most answers do without all that planning needs.
     from numazones.advice.misalignment import misalignment_of  # noqa: PLC0415
 
-    return misalignment_of(pod, seen.situation) if is_running(pod) and not pod.create_error else None
+    return misalignment_of(pod, seen.situation)
 
 
 def runs(pod: ClusterPod, seen: ClusterView) -> str:

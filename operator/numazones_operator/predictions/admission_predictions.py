@@ -17,8 +17,8 @@ from numazones.api.prediction import (
     AdmissionPredictionStatus,
     PredictionOutcome,
     PredictionSummary,
-    Reason,
 )
+from numazones.api.reasons import Reason
 from numazones.cluster.cluster import ClusterPod
 from numazones.placement import ADMITTED, fragmentation
 from numazones.prediction import doubts

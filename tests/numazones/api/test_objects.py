@@ -2,10 +2,11 @@
 
 import pytest
 
+from numazones.api.eviction_limits import EvictionLimits
 from numazones.api.meta import API_VERSION, Condition, InvalidResource, ObjectMeta
 from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, ZoneResource, zone_name
 from numazones.api.prediction import AdmissionPrediction
-from numazones.api.rebalance import EvictionLimits, RebalancePolicy, RebalanceRecommendation
+from numazones.api.rebalance import RebalancePolicy, RebalanceRecommendation
 from numazones.apimachinery import duration
 from numazones.rebalance.protections import DEFAULT, Protections
 from numazones_client.resources import NUMAZONES

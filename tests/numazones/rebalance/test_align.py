@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numazones.alignment import pod_alignment as alignment
-from numazones.api.rebalance import EvictionLimits
+from numazones.api.eviction_limits import EvictionLimits
 from numazones.cluster.cluster import ClusterNode
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.goals import Align, measure

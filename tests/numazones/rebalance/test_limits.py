@@ -2,7 +2,7 @@
 
 import pytest
 
-from numazones.api.rebalance import EvictionLimits
+from numazones.api.eviction_limits import EvictionLimits
 from numazones.cluster.cluster import ClusterPod, Owner
 from numazones.rebalance.limits import (
     NAMESPACE_REACHED,

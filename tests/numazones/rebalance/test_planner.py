@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from numazones.api.rebalance import EvictionLimits
+from numazones.api.eviction_limits import EvictionLimits
 from numazones.cluster.cluster import Cluster
 from numazones.placement import Unknown, fragmentation
 from numazones.placement.fragmentation import Shape

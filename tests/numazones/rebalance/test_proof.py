@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from numazones.api.rebalance import EvictionLimits
+from numazones.api.eviction_limits import EvictionLimits
 from numazones.cluster.cluster import Cluster, ClusterPod
 from numazones.placement.fragmentation import Shape
 from numazones.rebalance.budgets import Budget, BudgetHeadroom

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numazones.api.rebalance import EvictionLimits
+from numazones.api.eviction_limits import EvictionLimits
 from numazones.cluster.cluster import ClusterNode
 from numazones.placement import Unknown
 from numazones.placement.fragmentation import Shape

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numazones.advice.changes import Advice, Change, ChangeCost, NodeContext, advise_on
-from numazones.api.rebalance import EvictionLimits
+from numazones.api.eviction_limits import EvictionLimits
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.goals import pending_goals

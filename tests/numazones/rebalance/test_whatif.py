@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from numazones.api.rebalance import EvictionLimits, RebalancePolicy
+from numazones.api.eviction_limits import EvictionLimits
+from numazones.api.rebalance import RebalancePolicy
 from numazones.api.zones import zones_from_node
 from numazones.apimachinery.answer import document
 from numazones.cluster.dump import Dump, InvalidDump
