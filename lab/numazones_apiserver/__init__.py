@@ -5,7 +5,7 @@ custom resources go; docs/reference/embedded-api-server.md says what it does and
 """
 
 from numazones_apiserver.errors import StatusError
-from numazones_apiserver.faults import Fault, InjectedFaults
+from numazones_apiserver.faults import Fault, Faults
 from numazones_apiserver.in_process import InProcess
 from numazones_apiserver.server import ApiServer, NodeProxy, NotLoopback
 from numazones_apiserver.writes import DeleteOptions, WriteOptions
@@ -14,8 +14,8 @@ __all__ = [
     "ApiServer",
     "DeleteOptions",
     "Fault",
+    "Faults",
     "InProcess",
-    "InjectedFaults",
     "NodeProxy",
     "NotLoopback",
     "StatusError",

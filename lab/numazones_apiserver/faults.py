@@ -70,7 +70,7 @@ class OpenWatch:
 
 
 @dataclass(slots=True)
-class InjectedFaults:
+class Faults:
     """The faults that are in force, and the watches that are open."""
 
     pending: list[Fault] = field(default_factory=list)

@@ -47,7 +47,7 @@ from numazones_apiserver.budgets import Budgets
 from numazones_apiserver.builtin_kinds import builtin_kinds
 from numazones_apiserver.controllers import Controllers
 from numazones_apiserver.errors import Object, StatusError
-from numazones_apiserver.faults import ConnectionBroken, InjectedFaults, OpenWatch
+from numazones_apiserver.faults import ConnectionBroken, Faults, OpenWatch
 from numazones_apiserver.kinds import Kind, Registry
 from numazones_apiserver.listener import Listener
 from numazones_apiserver.objects import now
@@ -130,7 +130,7 @@ class ApiServer:
         )
         self.writes = Writes(self.store, self.registry)
         self.budgets = Budgets(self.writes)
-        self.faults = InjectedFaults()
+        self.faults = Faults()
         self.requests_served = 0
         self.stopped = False
         """Whether it answers nobody until it is started again."""

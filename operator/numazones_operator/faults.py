@@ -1,8 +1,8 @@
 """Keeps what reading one object, or deciding about it, raises from ending more than that object.
 
-Whatever takes in or decides about one of many does so in ``Faults.of``. What is raised there that no rule
-foresees is logged, counted and told by an event on the object, which is Unknown; everything else goes on. A
-restart would read the same object again, so nothing of the kind may end the process.
+Whatever takes in or decides about one of many does so in ``ObjectFaults.of``. What is raised there that no
+rule foresees is logged, counted and told by an event on the object, which is Unknown; everything else goes
+on. A restart would read the same object again, so nothing of the kind may end the process.
 """
 
 import logging
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class Faults:
+class ObjectFaults:
     """Takes what is raised about objects."""
 
     _: KW_ONLY

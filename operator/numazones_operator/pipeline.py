@@ -19,7 +19,7 @@ from numazones.dra.devices import Slice
 from numazones.prediction.forecast import Prediction
 from numazones_client import Client
 from numazones_operator.events import EventPoster
-from numazones_operator.faults import Faults, of_pod, of_subject
+from numazones_operator.faults import ObjectFaults, of_pod, of_subject
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock, ClusterState
 from numazones_operator.options import OperatorOptions
@@ -50,7 +50,7 @@ class Pipeline:
         *,
         events: EventPoster,
         metrics: Metrics,
-        faults: Faults | None = None,
+        faults: ObjectFaults | None = None,
         counts: Callable[[], bool] = lambda: True,
         recommendation_for: Callable[[str], str] = lambda _uid: "",
         policies: Callable[[], Iterable[PolicyObject]] = tuple,
@@ -63,7 +63,7 @@ class Pipeline:
         ``policies``: the RebalancePolicies, whose shapes may matter for where pods go.
         """
         self._debounce = options.debounce
-        self.faults = faults or Faults()
+        self.faults = faults or ObjectFaults()
         self._recommendation_for = recommendation_for
         self.state = ClusterState(
             settle=options.settle,

@@ -37,7 +37,7 @@ from numazones_client.resources import (
     Resource,
 )
 from numazones_operator.events import EventPoster
-from numazones_operator.faults import Faults
+from numazones_operator.faults import ObjectFaults
 from numazones_operator.garbage_collection import GarbageCollection
 from numazones_operator.handlers import Memo
 from numazones_operator.kopf_operator import run_kopf
@@ -134,7 +134,7 @@ class Operator:
             self.client, identity=self.identity, rate=options.event_rate, metrics=self.metrics
         )
         self.unreadable = UnreadableObjects(self.events, count=self.metrics.count_object_error)
-        self.faults = Faults(count=self.metrics.count_object_error, tell=self.unreadable.take_undecided)
+        self.faults = ObjectFaults(count=self.metrics.count_object_error, tell=self.unreadable.take_undecided)
         self.leadership = self._leadership()
         self.pipeline = Pipeline(
             self.client,

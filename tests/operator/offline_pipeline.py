@@ -13,7 +13,7 @@ from numazones.prediction.forecast import Prediction
 from numazones_client import NotFound
 from numazones_client.errors import Request
 from numazones_operator.events import EventPoster
-from numazones_operator.faults import Faults
+from numazones_operator.faults import ObjectFaults
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
 from numazones_operator.options import OperatorOptions
@@ -71,7 +71,7 @@ class Writes:
 class OfflinePipeline:
     """A pipeline fed by hand, and what it publishes."""
 
-    def __init__(self, options: OperatorOptions | None = None, *, faults: Faults | None = None) -> None:
+    def __init__(self, options: OperatorOptions | None = None, *, faults: ObjectFaults | None = None) -> None:
         self.clock = Clock()
         self.options = options or OperatorOptions(settle=SETTLE, debounce=0.0, candidates=3, write_rate=1e6)
         self.metrics = Metrics(CollectorRegistry())

@@ -22,7 +22,7 @@ from numazones_client.resources import (
     RESOURCE_SLICES,
     Resource,
 )
-from numazones_operator.faults import Faults
+from numazones_operator.faults import ObjectFaults
 from numazones_operator.mirror import decoding
 from numazones_operator.mirror.cluster_gauges import ClusterGauges
 from numazones_operator.notices.shared_cpu_events import SharedCPUEvents
@@ -73,7 +73,7 @@ class Mirrors:
 
     def __init__(self, kind: str, names: list[str]) -> None:
         self.problems: list[str] = []
-        faults = Faults(tell=lambda _about, problem: self.problems.append(problem))
+        faults = ObjectFaults(tell=lambda _about, problem: self.problems.append(problem))
         self.cluster = Cluster("a", "b", faults=faults)
         self.pipeline = self.cluster.offline.pipeline
         self.state = self.cluster.state

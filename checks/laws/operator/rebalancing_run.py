@@ -7,7 +7,7 @@ from unittest import mock
 
 from numazones.rebalance.budgets import Budget
 from numazones_client.resources import REBALANCE_RECOMMENDATIONS
-from numazones_operator.faults import Faults
+from numazones_operator.faults import ObjectFaults
 from numazones_operator.rebalance.metrics import RebalanceGauges
 from tests.operator.rebalance.offline_execution import (
     LARGE,
@@ -32,7 +32,7 @@ class Rebalances:
 
     def __init__(self, kind: str, names: list[str]) -> None:
         self.problems: list[str] = []
-        self.here = Execution(faults=Faults(tell=lambda _about, problem: self.problems.append(problem)))
+        self.here = Execution(faults=ObjectFaults(tell=lambda _about, problem: self.problems.append(problem)))
         here = self.here
         here.intent.recommendations.retain(())
         here.server.objects[REBALANCE_RECOMMENDATIONS] = {}

@@ -20,7 +20,7 @@ from numazones.placement import Unknown, models
 from numazones.placement.model import ObjectKind, rejected_by_kubelet
 from numazones.prediction.forecast import relevant
 from numazones_client.table import Table, TableChange
-from numazones_operator.faults import Faults, of_node
+from numazones_operator.faults import ObjectFaults, of_node
 from numazones_operator.mirror.decoding import (
     Heartbeat,
     ModelObject,
@@ -59,7 +59,7 @@ class ClusterState:
         settle: float,
         pod_changed: TableChange[ClusterPod],
         settings: Mapping[str, str] | None = None,
-        faults: Faults | None = None,
+        faults: ObjectFaults | None = None,
         clock: Clock = time.monotonic,
         wall: Clock = time.time,
     ) -> None:
@@ -69,7 +69,7 @@ class ClusterState:
         ``settings``: those of placement models, by MODEL.NAME.
         """
         self._settle = settle
-        self.faults = faults or Faults()
+        self.faults = faults or ObjectFaults()
         self._clock = clock
         self._wall = wall
         self.sharing = Sharing()

@@ -24,7 +24,7 @@ from numazones.prediction import doubts
 from numazones.prediction.forecast import ADMISSIBLE, Prediction, unreadable
 from numazones.prediction.held_room import Hold, by_node, in_the_way, zones_held
 from numazones.rebalance.recommendation import Recommendation
-from numazones_operator.faults import Faults, ObjectReference, of_node, of_pod
+from numazones_operator.faults import ObjectFaults, ObjectReference, of_node, of_pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock
 from numazones_operator.options import OperatorOptions
@@ -377,7 +377,7 @@ def _of_item(item: WaitingPod | Hold) -> ObjectReference:
     return of_pod(item.pod)
 
 
-def _plans_to_show(items: Iterable[Recommendation], faults: Faults) -> list[Recommendation]:
+def _plans_to_show(items: Iterable[Recommendation], faults: ObjectFaults) -> list[Recommendation]:
     """Plans in force, and the latest that have ended."""
     latest = sorted(items, key=lambda item: item.created, reverse=True)
     asked = list(faults.over(latest, lambda item: item.active))

@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.owners import owner_of
-from numazones_operator.faults import Faults, of_pod
+from numazones_operator.faults import ObjectFaults, of_pod
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.predictions.publisher import PredictionPublisher
 from numazones_program.gauges import gauge
@@ -46,7 +46,7 @@ class PredictionGauges:
     _: KW_ONLY
     recommendation_for: Callable[[str], str] = lambda _uid: ""
     """Names the recommendation in force that makes room for the pod of a UID."""
-    faults: Faults = field(default_factory=Faults)
+    faults: ObjectFaults = field(default_factory=ObjectFaults)
 
     def families(self) -> list[GaugeMetricFamily]:
         """Count."""

@@ -20,7 +20,7 @@ from numazones.prediction import forecast as prediction
 from numazones.prediction.forecast import Forecast, NodeAnswer, PodKind, Prediction
 from numazones.prediction.node_choice import Ranking
 from numazones.prediction.room import copy_of
-from numazones_operator.faults import Faults, of_node, of_pod
+from numazones_operator.faults import ObjectFaults, of_node, of_pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
 
@@ -115,7 +115,7 @@ class LiveForecasts:
     candidates: int
     """How many of the best nodes a prediction names; ``ranking`` tells the best."""
     ranking: Callable[[], Ranking] = Ranking
-    faults: Faults = field(default_factory=Faults)
+    faults: ObjectFaults = field(default_factory=ObjectFaults)
     _kinds: dict[PodKind, _KindForecast] = field(init=False, default_factory=dict)
     _kind_of: dict[str, PodKind] = field(init=False, default_factory=dict)
     _unreadable: dict[str, ClusterPod] = field(init=False, default_factory=dict)

@@ -32,7 +32,7 @@ from numazones_client.reflector import Backoff
 from numazones_client.resources import ADMISSION_PREDICTIONS
 from numazones_client.table import Table
 from numazones_operator.events import COMPONENT
-from numazones_operator.faults import Faults, of_pod
+from numazones_operator.faults import ObjectFaults, of_pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.predictions.admission_predictions import (
     NameOf,
@@ -97,7 +97,7 @@ class PredictionPublisher:
     name_of: NameOf = lambda _node, _uid: ""
     recommendation_for: Callable[[str], str] = lambda _uid: ""
     """Names the recommendation in force that makes room for the pod of a UID."""
-    faults: Faults = field(default_factory=Faults)
+    faults: ObjectFaults = field(default_factory=ObjectFaults)
     clock: Callable[[], float] = time.monotonic
     published: Table[PublishedPrediction] = field(init=False)
     _writes: bool = field(init=False, default=False)

@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from numazones.cluster.cluster import ClusterPod
 from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Prediction
 from numazones_operator.events import NORMAL, WARNING, EventPoster
-from numazones_operator.faults import Faults, of_pod
+from numazones_operator.faults import ObjectFaults, of_pod
 
 _REASONS = {
     ADMISSIBLE: "AdmissionPossible",
@@ -46,7 +46,7 @@ class VerdictEvents:
     """Seconds between bad verdicts that are posted on one pod."""
     detail: Callable[[ClusterPod, Prediction], str] = lambda _pod, _prediction: ""
     """Gives what there is to add, now, to a prediction that no node admits the pod."""
-    faults: Faults = field(default_factory=Faults)
+    faults: ObjectFaults = field(default_factory=ObjectFaults)
     clock: Callable[[], float] = time.monotonic
     _last: dict[str, str] = field(init=False, default_factory=dict)
     """UID → the verdict that is known of the pod, by its last event or because none was due."""

@@ -12,7 +12,7 @@ from numazones.api.rebalance import PlanPhase
 from numazones.apimachinery import timestamp
 from numazones.rebalance.history import FreedNode
 from numazones.rebalance.recommendation import Recommendation
-from numazones_operator.faults import Faults
+from numazones_operator.faults import ObjectFaults
 from numazones_operator.rebalance.objects import PolicyObject, emptied_nodes
 
 CONFLICTED = "Conflicted"
@@ -77,7 +77,9 @@ def verdict(policy: str, known: Mapping[str, Conflicts]) -> ConditionFields:
     )
 
 
-def last_to_empty(finished: Iterable[Recommendation], since: datetime, faults: Faults) -> frozenset[str]:
+def last_to_empty(
+    finished: Iterable[Recommendation], since: datetime, faults: ObjectFaults
+) -> frozenset[str]:
     """Return, by name, the plans that were the last to make room on some node, after a time."""
     last: dict[str, tuple[datetime, str]] = {}
     for item, emptied in faults.over(finished, emptied_nodes):

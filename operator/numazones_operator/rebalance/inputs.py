@@ -19,7 +19,7 @@ from numazones.rebalance.recommendation import Recommendation, parse_time
 from numazones_client import Decoder, Resource, by_name, by_uid
 from numazones_client.resources import BUDGETS, CLAIMS, JOBS, PRIORITY_CLASSES, REPLICA_SETS, STATEFUL_SETS
 from numazones_client.table import Table
-from numazones_operator.faults import Faults, of_subject
+from numazones_operator.faults import ObjectFaults, of_subject
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.objects import GONE, PolicyObject, emptied_nodes
 from numazones_operator.rebalance.rejected_pods import with_next_pods
@@ -124,7 +124,7 @@ class Inputs:
         intent: Intent,
         *,
         injected: Callable[[ClusterPod, Mapping[str, str]], bool] = lambda _pod, _labels: False,
-        faults: Faults | None = None,
+        faults: ObjectFaults | None = None,
     ) -> None:
         """``intent`` is kept up to date by somebody else.
 
@@ -132,7 +132,7 @@ class Inputs:
         """
         self.intent = intent
         self._injected = injected
-        self._faults = faults or Faults()
+        self._faults = faults or ObjectFaults()
         self.budgets: Table[Budget] = Table(lambda item: f"{item.namespace}/{item.name}")
         self.limit_ranges = self._defaults()
         self.runtime_classes = self._defaults()

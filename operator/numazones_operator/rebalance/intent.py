@@ -19,7 +19,7 @@ from numazones.rebalance.recommendation import Recommendation
 from numazones_client import APIError, Client, Resource, UnknownResource
 from numazones_client.resources import NAMESPACES, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_client.table import Table
-from numazones_operator.faults import Faults, of_subject
+from numazones_operator.faults import ObjectFaults, of_subject
 from numazones_operator.mirror.decoding import NamespaceLabels
 from numazones_operator.rebalance.objects import PolicyObject
 
@@ -47,11 +47,11 @@ class Intent:
         client: Client,
         *,
         made_for_changed: Callable[[str], None] = lambda _uid: None,
-        faults: Faults | None = None,
+        faults: ObjectFaults | None = None,
     ) -> None:
         """``made_for_changed`` is told the UIDs of pods of which ``made_for`` says something new."""
         self._client = client
-        self._faults = faults or Faults()
+        self._faults = faults or ObjectFaults()
         self._disregarded: set[tuple[str, str]] = set()
         """UID and version of plans about which something raised."""
         self._made_for_changed = made_for_changed

@@ -19,7 +19,7 @@ from numazones.rebalance.custom_resources import goals_of, policy_of
 from numazones.rebalance.policy import InvalidPolicy, Policy
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.resources import REBALANCE_POLICIES
-from numazones_operator.faults import Faults, in_words, of_subject
+from numazones_operator.faults import ObjectFaults, in_words, of_subject
 from numazones_operator.rebalance import conflicts
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.objects import PolicyObject
@@ -39,7 +39,7 @@ class Readiness:
     _: KW_ONLY
     follows: bool = True
     """False if this operator follows no policies."""
-    faults: Faults = field(default_factory=Faults)
+    faults: ObjectFaults = field(default_factory=ObjectFaults)
     wall: Callable[[], float] = time.time
     _published: tuple[Any, ...] | None = field(init=False, default=None)
     """What conditions depended on when they were published last; None: one was not written."""

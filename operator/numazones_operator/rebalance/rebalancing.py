@@ -14,7 +14,7 @@ from numazones.errors import NumazonesError
 from numazones.rebalance.policy import InvalidPolicy, Policy
 from numazones.rebalance.recommendation import Recommendation
 from numazones_client import APIError
-from numazones_operator.faults import Faults, of_subject
+from numazones_operator.faults import ObjectFaults, of_subject
 from numazones_operator.rebalance.executor import Executor
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceMetrics
@@ -37,7 +37,7 @@ class Rebalancing:
     _: KW_ONLY
     statuses: Statuses
     metrics: RebalanceMetrics
-    faults: Faults = field(default_factory=Faults)
+    faults: ObjectFaults = field(default_factory=ObjectFaults)
     period: float = 1.0
     """Seconds between rounds."""
 

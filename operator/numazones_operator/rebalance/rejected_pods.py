@@ -18,7 +18,7 @@ from numazones.cluster.waiting import GATE
 from numazones.placement import ADMITTED
 from numazones.placement.model import kubelet_verdict
 from numazones.rebalance.moves import replacement
-from numazones_operator.faults import Faults
+from numazones_operator.faults import ObjectFaults
 
 _MAX_PAUSE = timedelta(minutes=10)
 """A loop in which nobody was rejected for so long is over; a Job's controller pauses up to 6 minutes."""
@@ -29,7 +29,7 @@ def next_pods(
     pods: Iterable[ClusterPod],
     template: Callable[[str], ClusterPod | None],
     now: datetime,
-    faults: Faults,
+    faults: ObjectFaults,
 ) -> dict[str, ClusterPod]:
     """Return, by the owner's UID, the pod that each owner makes next whose newest pod a kubelet rejected.
 
@@ -75,7 +75,7 @@ def _dated(pod: ClusterPod) -> _Dated | None:
     return None if verdict is None else _Dated(pod, created, verdict == ADMITTED)
 
 
-def with_next_pods(cluster: Cluster, pods: Mapping[str, ClusterPod], faults: Faults) -> Cluster:
+def with_next_pods(cluster: Cluster, pods: Mapping[str, ClusterPod], faults: ObjectFaults) -> Cluster:
     """Return the cluster in which the next pod of each owner in a loop waits.
 
     It stands in for those that wait at the moment, and for those that a kubelet is about to reject.

@@ -18,7 +18,7 @@ from numazones.dra.claims import Allocation, DeviceClaim
 from numazones.dra.cluster_devices import ClusterDevices
 from numazones.dra.devices import Key, Slice
 from numazones.prediction.device_answer import DeviceAnswer, device_answer
-from numazones_operator.faults import Faults, of_pod
+from numazones_operator.faults import ObjectFaults, of_pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.verification.causes import Accuracy
 
@@ -75,7 +75,7 @@ class DeviceVerifier:
     """Finds a node by its name."""
     counts: Callable[[], bool] = lambda: True
     """Returns whether this replica is the one that counts; all of them expect."""
-    faults: Faults = field(default_factory=Faults)
+    faults: ObjectFaults = field(default_factory=ObjectFaults)
     clock: Callable[[], float] = time.monotonic
     _expected: dict[str, _Expectation] = field(init=False, default_factory=dict)
     _wrong: list[_Expectation] = field(init=False, default_factory=list)

@@ -21,7 +21,7 @@ from numazones.whatif import wrong_prediction
 from numazones.whatif.wrong_prediction import Answer, WrongPrediction
 from numazones_client import APIError, Client, Forbidden, NotFound
 from numazones_client.resources import CONFIG_MAPS
-from numazones_operator.faults import Faults, of_pod
+from numazones_operator.faults import ObjectFaults, of_pod
 from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.verifier import Verification
 
@@ -43,7 +43,7 @@ class Misses:
     _: KW_ONLY
     namespace: str
     wall: Callable[[], float]
-    faults: Faults = field(default_factory=Faults)
+    faults: ObjectFaults = field(default_factory=ObjectFaults)
     _waiting: deque[WrongPrediction] = field(init=False, default_factory=lambda: deque(maxlen=_MOST))
     _any: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 

@@ -23,7 +23,7 @@ from numazones.placement import ADMITTED, Decision, Placement, Unknown, models
 from numazones.placement.kubelet import KUBELET
 from numazones.placement.model import Model, kubelet_verdict
 from numazones.prediction import forecast as prediction
-from numazones_operator.faults import Faults, of_pod
+from numazones_operator.faults import ObjectFaults, of_pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.pod_outcomes import PodOutcomes
 from numazones_operator.verification import causes
@@ -123,7 +123,7 @@ class Verifier:
     """Returns whether this replica is the one that counts and reports; all of them expect."""
     fates: Callable[[str, Iterable[str]], PodOutcomes] = lambda _node, _uids: PodOutcomes()
     """Returns what is known now of the pods of these UIDs on a node."""
-    faults: Faults = field(default_factory=Faults)
+    faults: ObjectFaults = field(default_factory=ObjectFaults)
     clock: Callable[[], float] = time.monotonic
     _expectations: dict[str, Expectation] = field(init=False, default_factory=dict)
     _wrong: dict[str, tuple[ClusterPod, Verification, float]] = field(init=False, default_factory=dict)

@@ -28,7 +28,7 @@ from numazones_client.resources import (
     REBALANCE_RECOMMENDATIONS,
     REPLICA_SETS,
 )
-from numazones_operator.faults import Faults
+from numazones_operator.faults import ObjectFaults
 from numazones_operator.mirror.decoding import NamespaceLabels
 from numazones_operator.rebalance.executor import Executor
 from numazones_operator.rebalance.inputs import Inputs, OwnerTemplate
@@ -136,10 +136,10 @@ class Execution:
         gated: bool = True,
         gates: bool = True,
         opted_in: bool = True,
-        faults: Faults | None = None,
+        faults: ObjectFaults | None = None,
     ) -> None:
         """``gated``: whether the owner makes pods with a gate; ``gates``: whether the operator opens them."""
-        self.faults = faults or Faults()
+        self.faults = faults or ObjectFaults()
         self.offline = OfflinePipeline(faults=self.faults)
         self.state = self.offline.state
         self.server = Server()

@@ -10,7 +10,7 @@ from numazones.cluster.cluster import Cluster
 from numazones.rebalance.moves import pod_from_template
 from numazones.rebalance.recommendation import Recommendation
 from numazones_client import Client, ClusterConfig
-from numazones_operator.faults import Faults
+from numazones_operator.faults import ObjectFaults
 from numazones_operator.rebalance import inputs as inputs_module
 from numazones_operator.rebalance.conflicts import last_to_empty
 from numazones_operator.rebalance.inputs import OWNERS, Defaulting, Inputs, OwnerTemplate
@@ -224,6 +224,6 @@ def test_finished_plans_are_kept_while_their_room_is_kept() -> None:
     second = replace(second, status=second.status.model_copy(update={"progress": later}))
     failed = replace(recommendation("Failed"), name="failed")
     noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
-    assert last_to_empty([second, first, failed], noon - timedelta(seconds=1), Faults()) == {"later"}
-    assert last_to_empty([first, failed], noon - timedelta(seconds=1), Faults()) == {"plan"}
-    assert last_to_empty([first, second], noon + timedelta(hours=1), Faults()) == frozenset()
+    assert last_to_empty([second, first, failed], noon - timedelta(seconds=1), ObjectFaults()) == {"later"}
+    assert last_to_empty([first, failed], noon - timedelta(seconds=1), ObjectFaults()) == {"plan"}
+    assert last_to_empty([first, second], noon + timedelta(hours=1), ObjectFaults()) == frozenset()

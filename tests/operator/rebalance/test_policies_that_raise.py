@@ -8,7 +8,7 @@ from numazones.api.rebalance import PlanPhase
 from numazones.cluster.cluster import ClusterPod
 from numazones.rebalance import filter as rules
 from numazones_client.resources import REBALANCE_RECOMMENDATIONS
-from numazones_operator.faults import Faults
+from numazones_operator.faults import ObjectFaults
 from numazones_operator.rebalance.steps import Steps
 from tests.operator.rebalance.offline_execution import Execution
 
@@ -20,7 +20,7 @@ def execution() -> tuple[Execution, list[tuple[str, str, str]]]:
     def tell(about: Mapping[str, str], problem: str) -> None:
         told.append((about["kind"], about["name"], problem))
 
-    return Execution(faults=Faults(tell=tell)), told
+    return Execution(faults=ObjectFaults(tell=tell)), told
 
 
 async def test_plan_that_raises_ends_and_the_next_one_begins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from numazones.cluster.waiting import GATE
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
-from numazones_operator.faults import Faults
+from numazones_operator.faults import ObjectFaults
 from numazones_operator.rebalance.rejected_pods import is_next_pod, next_pods, with_next_pods
 
 NOW = datetime(2026, 1, 31, 9, tzinfo=UTC)
@@ -49,7 +49,7 @@ TEMPLATE = pod("template", ago=0, status=WAITS)
 
 
 def found(*pods: ClusterPod, template: ClusterPod | None = TEMPLATE) -> dict[str, ClusterPod]:
-    return next_pods(pods, lambda _uid: template, NOW, Faults())
+    return next_pods(pods, lambda _uid: template, NOW, ObjectFaults())
 
 
 def test_an_owner_whose_newest_pod_was_rejected_makes_another() -> None:
@@ -88,11 +88,11 @@ def test_rejection_loop_pods_take_no_room_in_plans() -> None:
     decided, passing = pod("a", ago=9, status=RUNS), replace(pod("b", ago=1, status=WAITS), node="n1")
     node = ClusterNode.from_api({"metadata": {"name": "n1"}}).with_pods((decided, passing))
     following = found(decided, pod("c", ago=2, status=REJECTED))
-    unknown = with_next_pods(Cluster({"n1": node}), following, Faults())
+    unknown = with_next_pods(Cluster({"n1": node}), following, ObjectFaults())
     assert list(unknown.nodes["n1"].pods) == ["uid-a", "uid-b"]
     empty = Node.fresh(MACHINE, KubeletConfiguration.from_api({}))
     assert list(
-        with_next_pods(Cluster({"n1": node.with_state(empty)}), following, Faults()).nodes["n1"].pods
+        with_next_pods(Cluster({"n1": node.with_state(empty)}), following, ObjectFaults()).nodes["n1"].pods
     ) == ["uid-a"]
 
 
@@ -104,5 +104,7 @@ def test_next_pod_replaces_the_owners_current_pods() -> None:
         ),
     )
     waiting = {one.uid: one for one in (passing, other)}
-    cluster = with_next_pods(Cluster(pending=waiting), found(pod("a", ago=5, status=REJECTED)), Faults())
+    cluster = with_next_pods(
+        Cluster(pending=waiting), found(pod("a", ago=5, status=REJECTED)), ObjectFaults()
+    )
     assert list(cluster.pending) == ["o", "rs"]

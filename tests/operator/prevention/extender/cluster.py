@@ -12,7 +12,7 @@ from numazones.prediction.node_choice import Ranking
 from numazones_client import APIError, NotFound
 from numazones_client.errors import Conflict, Request
 from numazones_client.resources import PODS
-from numazones_operator.faults import Faults
+from numazones_operator.faults import ObjectFaults
 from numazones_operator.prevention.extender import messages
 from numazones_operator.prevention.extender.extender import Extender
 from numazones_operator.prevention.extender.metrics import ExtenderMetrics
@@ -84,7 +84,7 @@ class Cluster:
         self,
         *nodes: str,
         unknown: UnknownNodes = UnknownNodes.LAST_RESORT,
-        faults: Faults | None = None,
+        faults: ObjectFaults | None = None,
     ) -> None:
         self.offline = OfflinePipeline(faults=faults)
         for name in nodes:
