@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from numazones.advice.changes import Advice
-from numazones.api.rebalance import Place
+from numazones.api.place import Place
 from numazones.apimachinery.answer import document as written
 from numazones.apimachinery.quantity import format_bytes, format_milli
 from numazones.apimachinery.resources import is_memory
