@@ -337,6 +337,18 @@ def test_of_pods_as_near_the_smallest_is_preempted(
     assert admit_to_node(start, pod("system", {"cpu": "20"}, **CRITICAL)).preempted == (preempted,)
 
 
+def test_pods_that_cover_some_of_everything_are_nearer() -> None:
+    # Missing are 20 CPUs and 4 GiB. What a pod leaves of each counts as a square: "even" leaves 40 % of both,
+    # "cpus" 70 % of the memory alone.
+    start = info(
+        pod("even", {"cpu": "12", "memory": "2458Mi"}),
+        pod("cpus", {"cpu": "20", "memory": "1229Mi"}),
+        pod("rest", {"cpu": "8", "memory": "1640Mi"}),
+    )
+    found = admit_to_node(start, pod("system", {"cpu": "26", "memory": "6961Mi"}, **CRITICAL))
+    assert set(found.preempted) == {"even", "rest"}
+
+
 def test_slots_are_made_by_preempting_as_well() -> None:
     full = info(pod("effort"), pod("burst", {"cpu": "1"}), pod_slots=2)
     assert admit_to_node(full, pod("system", **CRITICAL)).preempted == ("effort",)
