@@ -94,7 +94,7 @@ check-clusters: venv tools  ##3 operator end to end, simulator, API server, exte
 	$(PYTEST) $(WAITING) $(ALL) --processor-budget=400 --ignore=$(LOOP) --ignore=$(QUICK_LOOP) checks/clusters $(ARGS)
 
 check-programs: venv tools  ##3 the programs as shipped: exporter, plugin, images, helm, kustomize, promtool, wheels
-	$(PYTEST) $(WAITING) $(ALL) --processor-budget=320 checks/programs $(ARGS)
+	$(PYTEST) $(WAITING) $(ALL) --processor-budget=340 checks/programs $(ARGS)
 
 check-seen: venv tools  ##3 what people see: the commands of the docs, pages in a browser, dashboards, benchmarks
 	$(PYTEST) $(WAITING) $(ALL) --processor-budget=340 checks/seen $(ARGS)

@@ -7,7 +7,6 @@ nothing is folded and nothing is coloured. ``NO_COLOR`` is honoured by rich.
 import shutil
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from functools import cache
 
 import click
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -197,12 +196,7 @@ def bar(share: float) -> Text:
     """Draw a share from 0 to 1 as a bar; what is scarce stands out."""
     share = min(max(share, 0.0), 1.0)
     colour = "green" if share < 0.7 else "yellow" if share < 0.95 else "red"  # noqa: PLR2004 - what the eye expects
-    return _drawn(round(share * _BAR_WIDTH * 8), colour)
-
-
-@cache
-def _drawn(eighths: int, colour: str) -> Text:
-    full, rest = divmod(eighths, 8)
+    full, rest = divmod(round(share * _BAR_WIDTH * 8), 8)
     drawn = _BAR[0] * full + (_BAR[8 - rest] if rest else "")
     return Text(drawn.ljust(_BAR_WIDTH, "·"), style=colour)
 
