@@ -61,7 +61,9 @@ OF_SEVERAL = frozenset(
         "VersionedDocuments.remove",
         "_is_named",
         "_limits",
+        "_written",
         "by_node",
+        "document",
         "gate_removal_patch",
     }
 )
