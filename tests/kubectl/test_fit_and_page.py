@@ -43,6 +43,21 @@ def count_of_fit(node: ClusterNode, shape: Shape) -> int:
     return len(answers.place(pod, nodes, answers.forecast_of(pod, nodes), most=10_000))
 
 
+def test_answers_about_an_unreadable_pod_say_so() -> None:
+    pod = ClusterPod.from_api(
+        {
+            "metadata": {"name": "p"},
+            "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "much"}}}]},
+        }
+    )
+    node = ClusterNode("one").with_placement(KubeletPlacement(building.node()))
+    nodes = {"one": node}
+    assert answers.decide(pod, node) == f"the pod cannot be read: {pod.problem}"
+    assert answers.forecast_of(pod, nodes) is None
+    assert [line.why for line in answers.node_lines(pod, nodes)] == [f"the pod cannot be read: {pod.problem}"]
+    assert answers.place(pod, nodes, None, most=1) == []
+
+
 @st.composite
 def placements(draw: st.DrawFn) -> Placement:
     """Nodes without pods: kubelets under all policies, and those of the other models."""

@@ -99,6 +99,11 @@ def cpus(count: int) -> Iterable[tuple[str, bytes, bytes]]:
         (archive((f"{CPU}/online", tarfile.XHDTYPE, bytes(9 << 20))), "extended headers"),
         (archive(*cpus(20_000)), "20,000 CPUs"),
         (gzip.compress(b"x" * 2000), "header"),
+        (gzip.compress(gzip.decompress(archive(*cpus(1))).replace(b"cpu0", b"cpu1")), "a header is damaged"),
+        (
+            archive((f"{CPU}/online", tarfile.XHDTYPE, b"22 GNU.sparse.major=1\n"), *cpus(1)),
+            "is a sparse file",
+        ),
         (gzip.compress(b""), "not an archive"),
         (archive(*cpus(2))[:-30], "truncated"),
     ],

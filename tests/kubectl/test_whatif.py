@@ -145,6 +145,11 @@ def test_nodes_of_unknown_state_are_left_out_and_named(run: Invoke, tmp_path: Pa
             "do not use it with -f or --nodes",
         ),
         (
+            ("--set", "topologyManagerScope=pod", *MACHINE, *PODS, "--usage"),
+            Exception,
+            "--machine has no pods whose usage was measured",
+        ),
+        (
             ("--set", "topologyManagerScope=pod", *MACHINE, *PODS, "--shape", "x"),
             Exception,
             "invalid shape 'x'",

@@ -9,6 +9,7 @@ from numazones import cpuset
 from numazones.alignment import pod_alignment as alignment
 from numazones.api.rebalance import RebalanceRecommendationSpec, RebalanceRecommendationStatus
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.usage import Usage
 from numazones.kubelet.admission import admit
 from numazones.kubelet.pod import Pod
 from numazones.placement import Unknown
@@ -19,7 +20,12 @@ from numazones.prediction.held_room import ArrivalPath, Hold
 from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_koordinator.placement import KoordinatorPlacement
 from numazones_page import html
-from numazones_page.documents import machine_document, node_documents, recommendation_document
+from numazones_page.documents import (
+    machine_document,
+    node_documents,
+    recommendation_document,
+    use_documents,
+)
 from numazones_page.pods import WaitingPod, held_documents, waiting_documents
 from numazones_topology_aware.admission import admit as admit_topology_aware
 from numazones_topology_aware.node import Node as TopologyAwareNode
@@ -132,6 +138,11 @@ def test_an_unknown_node_tells_why_and_nothing_else() -> None:
     assert node_documents(node, SHAPES) == {
         "node/one": {"ready": True, "cordoned": False, "unknown": "its exporter is silent"}
     }
+
+
+def test_nothing_is_measured_of_a_node_without_zones() -> None:
+    node = ClusterNode("one").with_placement(Unknown("Stale", "its exporter is silent"))
+    assert use_documents(node, Usage()) == {}
 
 
 def test_koordinators_books_are_read() -> None:

@@ -890,6 +890,12 @@ async def test_invalid_request_is_rejected_with_its_location(verb: str, body: by
         await getattr(cluster.extender, verb)(body)
 
 
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+async def test_a_request_without_nodes_is_rejected(verb: str) -> None:
+    with pytest.raises(UnreadableRequest, match="neither NodeNames nor Nodes"):
+        await getattr(Cluster("a").extender, verb)(json.dumps({"Pod": POD}).encode())
+
+
 @pytest.mark.parametrize(
     "body",
     [
