@@ -106,7 +106,7 @@ def lacks(requests: Mapping[str, int], node: ClusterNode) -> tuple[Lack, ...]:
     for resource, amount in requests.items():
         total = node.allocatable.get(resource, 0)
         free = total - node.requested.get(resource, 0)
-        if amount > 0 and amount > free and resource not in dynamic_resources(requests, node):
+        if amount > 0 and amount > free and not dynamic_resources({resource: amount}, node):
             instead = "" if total else _similar(resource, tuple(node.allocatable))
             found.append(Lack(resource, amount, max(free, 0), total, instead))
     return tuple(found)

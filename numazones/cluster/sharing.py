@@ -41,6 +41,11 @@ class _Recent:
                 self.put(key, value)
         return value
 
+    def keep(self, key: Any, value: Part) -> Part:
+        """Return the value of the key; without one, this value, which is kept."""
+        kept: Part = self.get(key)
+        return self.put(key, value) if kept is _MISSING else kept
+
     def put(self, key: Any, value: Part) -> Part:
         """Keep a value under a key that has none, and return it."""
         if len(self._newer) >= HALF:
@@ -63,16 +68,13 @@ class Sharing:
 
     def value(self, value: T) -> T:
         """Return the value that is kept for all equal ones."""
-        kept = self._values.get(value)
-        return self._values.put(value, value) if kept is _MISSING else kept
+        return self._values.keep(value, value)
 
     def part(self, part: Part) -> Part:
         """Return the part of a pod (a value or a flat mapping) that is kept for all equal ones."""
         if not isinstance(part, dict):
             return self.value(part)
-        key = tuple(part.items())
-        kept = self._mappings.get(key)
-        return self._mappings.put(key, part) if kept is _MISSING else kept
+        return self._mappings.keep(tuple(part.items()), part)
 
     def pod(self, body: Mapping[str, Any]) -> ClusterPod:
         """Read a pod; its parts are shared with other pods."""

@@ -122,7 +122,7 @@ class PublishedDevice:
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     binds_to_node: bool = False
-    """Whether an allocation of it is for the node it was made on, though others can use the device."""
+    """True if an allocation binds the device to one node, though other nodes could use it."""
 
     @property
     def capacity(self) -> dict[str, Quantity]:

@@ -93,7 +93,7 @@ _SAYS_SO = (_EVEN_WHEN_EMPTY, "on an empty node", "not a multiple of")
 _MAX_DEVICES = 512
 """Characters that a candidate has for its devices."""
 _MAX_BEHIND = 64
-"""Of so many closed nodes it is asked what their kubelets would say, before a sentence is made about one."""
+"""The number of closed nodes whose kubelets are asked before a sentence names one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -646,7 +646,7 @@ class Forecast:
         alike = (one for one in group.alike if one.nearness == group.nearness)
         said: list[tuple[NodeVerdict, str]] = []
         for name in nsmallest(_MAX_BEHIND, (name for one in alike for name in one.names)):
-            # Whole cores alone do not open a fence.
+            # Whole cores alone do not open a closed node.
             said.append((replace(self._decide(self._excluded[name]), in_whole_cores=None), name))
             if said[-1][0].answer is NodeAnswer.ADMITS:
                 break

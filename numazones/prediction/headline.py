@@ -59,8 +59,8 @@ class SameVerdict:
     def of(cls, verdict: NodeVerdict, preference: NodePreference) -> "SameVerdict":
         """Return no nodes yet, of a verdict."""
         keys, near = tuple(_keys(verdict)), nearness(verdict)
-        fence = max(keys, key=_distance, default=None)
-        return cls(verdict, keys, fence, near, _named_first(verdict, near), preference)
+        farthest = max(keys, key=_distance, default=None)
+        return cls(verdict, keys, farthest, near, _named_first(verdict, near), preference)
 
 
 @dataclass(slots=True)
