@@ -12,16 +12,20 @@ What is shared, CPUs of the shared pool and memory that nobody promised, is not 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from numazones import cpuset
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cpuset import CPUSet
-from numazones.dra.amounts import NodeDevices
-from numazones.dra.devices import Key, PublishedDevice
 from numazones.dra.uses import Uses, used_by
 from numazones.kubelet.demand import ContainerKind
 from numazones.kubelet.pod import Pod
 from numazones.placement.occupancy import HeldDevices, Holder, Occupancy
+
+if TYPE_CHECKING:  # many nodes have no devices that are claimed
+    from numazones.api.claimed_devices import ClaimedDevices
+    from numazones.dra.amounts import NodeDevices
+    from numazones.dra.devices import Key, PublishedDevice
 
 
 class Alignment(StrEnum):
@@ -232,12 +236,8 @@ def started_containers(pod: Pod) -> frozenset[str]:
     return frozenset(one.name for one in pod.containers if one.kind is not ContainerKind.INIT)
 
 
-_Claimed = Mapping[str, Mapping[str, frozenset[Key]]]
-"""As ``ClusterNode.claimed``."""
-
-
 def _with_claimed(
-    dra: NodeDevices, claimed: _Claimed, holders: Iterable[Holder], pods: Mapping[str, ClusterPod]
+    dra: "NodeDevices", claimed: "ClaimedDevices", holders: Iterable[Holder], pods: Mapping[str, ClusterPod]
 ) -> Iterator[Holder]:
     """The holders with the devices that their containers use of claims, and those that hold no more."""
     missing = dict(claimed)
@@ -250,7 +250,7 @@ def _with_claimed(
 
 
 def _holding(
-    dra: NodeDevices, pod: ClusterPod | None, holder: Holder, claimed: Mapping[str, frozenset[Key]]
+    dra: "NodeDevices", pod: ClusterPod | None, holder: Holder, claimed: "Mapping[str, frozenset[Key]]"
 ) -> Holder:
     parts = {part.name: part for part in holder.containers}
     for container, device in _used(dra, {} if pod is None else pod.claim_uses, claimed):
@@ -270,8 +270,8 @@ def pcie_roots(node: ClusterNode, pod: ClusterPod) -> dict[tuple[str, str], tupl
 
 
 def _used(
-    dra: NodeDevices, uses: Mapping[str, Uses], claimed: Mapping[str, frozenset[Key]]
-) -> Iterator[tuple[str, PublishedDevice]]:
+    dra: "NodeDevices", uses: Mapping[str, Uses], claimed: "Mapping[str, frozenset[Key]]"
+) -> "Iterator[tuple[str, PublishedDevice]]":
     """Yield (container, device that it uses of claims); those that nobody publishes are left out."""
     for container, keys in sorted(claimed.items()):
         for key in sorted(keys):

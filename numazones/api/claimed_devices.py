@@ -6,11 +6,14 @@ The kubelet lists all devices of a claim for each container that uses one of its
 """
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from numazones.api.numazone import NUMAZone
-from numazones.dra.devices import Key
 
-ClaimedDevices = Mapping[str, Mapping[str, frozenset[Key]]]
+if TYPE_CHECKING:  # many nodes have no such devices
+    from numazones.dra.devices import Key
+
+ClaimedDevices: TypeAlias = "Mapping[str, Mapping[str, frozenset[Key]]]"
 """Pod uid → container → devices."""
 
 

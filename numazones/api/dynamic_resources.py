@@ -11,10 +11,10 @@ from pydantic import Field
 
 from numazones.api.meta import MAX_NAME, APIModel, QuantityText, list_of, optional, text
 from numazones.apimachinery.quantity import ZERO, Quantity
-from numazones.dra.amounts import NodeDevices, consumed
 from numazones.dra.conflicts import cpu_conflict
 
-if TYPE_CHECKING:  # exporters evaluate no expressions, and need no memory for it
+if TYPE_CHECKING:  # most programs only read what is written here
+    from numazones.dra.amounts import NodeDevices
     from numazones.dra.device_classes import DeviceClass
     from numazones.dra.devices import PublishedDevice
 
@@ -83,7 +83,7 @@ class DynamicResources(APIModel):
 
 
 def dynamic_resources(
-    devices: NodeDevices, numas: Iterable[int], classes: "Iterable[DeviceClass]", cpu_manager_policy: str
+    devices: "NodeDevices", numas: Iterable[int], classes: "Iterable[DeviceClass]", cpu_manager_policy: str
 ) -> Mapping[int, DynamicResources]:
     """Return NUMA id → what its zone has to say; zones that have nothing to say are missing.
 
@@ -101,7 +101,7 @@ def dynamic_resources(
 
 
 def by_numa(
-    devices: NodeDevices, classes: "Iterable[DeviceClass]", numas: Container[int]
+    devices: "NodeDevices", classes: "Iterable[DeviceClass]", numas: Container[int]
 ) -> dict[int | None, tuple[DynamicDriver, ...]]:
     """Return NUMA node → the amounts of its devices by driver; None: devices of an unknown NUMA node.
 
@@ -121,7 +121,7 @@ def by_numa(
 
 
 def _amounts(
-    known: NodeDevices, devices: "list[PublishedDevice]", classes: "Iterable[DeviceClass]"
+    known: "NodeDevices", devices: "list[PublishedDevice]", classes: "Iterable[DeviceClass]"
 ) -> dict[str, Any]:
     return {
         **_counts(known, devices),
@@ -131,14 +131,14 @@ def _amounts(
     }
 
 
-def _counts(known: NodeDevices, devices: "Iterable[PublishedDevice]") -> dict[str, int]:
+def _counts(known: "NodeDevices", devices: "Iterable[PublishedDevice]") -> dict[str, int]:
     keys = {device.key for device in devices}
     allocated, available = keys & known.allocated.keys(), keys & known.available
     return {"devices": len(keys), "allocated": len(allocated), "available": len(available)}
 
 
 def _class(
-    known: NodeDevices, one: "DeviceClass", devices: "Iterable[PublishedDevice]"
+    known: "NodeDevices", one: "DeviceClass", devices: "Iterable[PublishedDevice]"
 ) -> DynamicClass | None:
     answers = [(one.selects(device), device) for device in devices]
     if any(answer is None for answer, _ in answers):
@@ -147,12 +147,12 @@ def _class(
     return DynamicClass(name=one.name, **_counts(known, meant)) if meant else None
 
 
-def _shared(known: NodeDevices, devices: "list[PublishedDevice]") -> Iterable[DynamicCapacity]:
+def _shared(known: "NodeDevices", devices: "list[PublishedDevice]") -> Iterable[DynamicCapacity]:
     for name in sorted({name for device in devices for name in device.capacity}):
         total, taken, left = ZERO, ZERO, ZERO
         for device in devices:
             capacity = device.capacity.get(name, ZERO)
-            part = consumed(known.allocated.get(device.key, ()), name)
+            part = known.consumed(device.key, name)
             total, taken = total + capacity, taken + part
             if device.key in known.available:
                 left += Quantity(max(capacity.nanos - part.nanos, 0), binary=capacity.binary)

@@ -11,6 +11,8 @@ MEMORY = "memory"
 STORAGE = "ephemeral-storage"
 HUGEPAGES = "hugepages-"
 """What the names of all sizes begin with."""
+DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
+"""Prefix of every DeviceClass's own resource; the name of the class follows."""
 
 _KIB = 1024
 

@@ -12,16 +12,12 @@ everything else in whole units (bytes, devices).
 import marshal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 from numazones.apimachinery.api_object import CURE, MALFORMED, invalid, parts_of
 from numazones.apimachinery.taints import Taint
 from numazones.cluster import requests
 from numazones.cluster.pod_manifest import InvalidManifest, created_pod
-from numazones.dra.amounts import NodeDevices
-from numazones.dra.cluster_devices import ClusterDevices
-from numazones.dra.device_classes import DeviceClass
-from numazones.dra.devices import Key
 from numazones.dra.uses import PodClaim, Uses, claims_of, uses_of
 from numazones.errors import NumazonesError
 from numazones.kubelet.constraints import Constraints
@@ -37,6 +33,12 @@ from numazones.kubelet.rejection import (
 from numazones.placement import Placement, Unknown, models
 from numazones.placement.kubelet import KubeletPlacement
 from numazones.placement.occupancy import Occupancy
+
+if TYPE_CHECKING:  # many clusters have no such devices
+    from numazones.api.claimed_devices import ClaimedDevices
+    from numazones.dra.amounts import NodeDevices
+    from numazones.dra.cluster_devices import ClusterDevices
+    from numazones.dra.device_classes import DeviceClass
 
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of a static pod's image in the API; its value is the UID that the kubelet knows the pod by."""
@@ -438,13 +440,13 @@ class ClusterNode:
     """As its kubelet reports it; empty: not known."""
     device_classes: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
     """Extended resource → DeviceClass of the cluster that maps it to devices (KEP-5004)."""
-    device_selectors: Mapping[str, DeviceClass] = field(default_factory=dict, hash=False, repr=False)
+    device_selectors: Mapping[str, "DeviceClass"] = field(default_factory=dict, hash=False, repr=False)
     """Name of a DeviceClass of the cluster → which devices it selects."""
-    dra: NodeDevices | None = field(default=None, hash=False, repr=False)
+    dra: "NodeDevices | None" = field(default=None, hash=False, repr=False)
     """Its devices of dynamic resource allocation, and who has them; None: not known."""
-    cluster_devices: ClusterDevices | None = field(default=None, compare=False, repr=False)
+    cluster_devices: "ClusterDevices | None" = field(default=None, compare=False, repr=False)
     """What the scheduler allocates the cluster's devices from; None: not known."""
-    claimed: Mapping[str, Mapping[str, frozenset[Key]]] = field(default_factory=dict, hash=False, repr=False)
+    claimed: "ClaimedDevices" = field(default_factory=dict, hash=False, repr=False)
     """UID as the kubelet knows it → container → devices that it holds through claims."""
 
     @classmethod

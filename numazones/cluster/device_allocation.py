@@ -7,12 +7,15 @@ would do by itself; which of the devices the allocator would choose is not.
 
 from collections import Counter
 from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 from numazones import cpuset
 from numazones.cluster.cluster import ClusterNode
-from numazones.dra.devices import PublishedDevice
 from numazones.kubelet.shortfall import name_numas
 from numazones.wording import enumeration
+
+if TYPE_CHECKING:  # many clusters have no such devices
+    from numazones.dra.devices import PublishedDevice
 
 NOT_GUARANTEED = "alignment is not guaranteed, because the kubelet's policies do not consider such devices"
 
@@ -36,7 +39,7 @@ def outlook(node: ClusterNode, zones: Collection[int], classes: Collection[str] 
     return f"{node.name} would place the pod {where}, and {free}; {NOT_GUARANTEED}"
 
 
-def _free(free: list[PublishedDevice], node: ClusterNode, classes: Collection[str]) -> str:
+def _free(free: "list[PublishedDevice]", node: ClusterNode, classes: Collection[str]) -> str:
     """Say which free devices the node has by NUMA node, of the classes where it is known which these mean."""
     meant = _meant(node, free, classes)
     found = free if meant is None else meant
@@ -50,8 +53,8 @@ def _free(free: list[PublishedDevice], node: ClusterNode, classes: Collection[st
 
 
 def _meant(
-    node: ClusterNode, free: list[PublishedDevice], classes: Collection[str]
-) -> list[PublishedDevice] | None:
+    node: ClusterNode, free: "list[PublishedDevice]", classes: Collection[str]
+) -> "list[PublishedDevice] | None":
     """The devices that one of the classes selects; None where that is not known."""
     known = [node.device_selectors.get(name) for name in classes]
     if not known:
@@ -66,7 +69,7 @@ def _meant(
     return found
 
 
-def _by_numa(devices: Iterable[PublishedDevice]) -> str:
+def _by_numa(devices: "Iterable[PublishedDevice]") -> str:
     """Count devices by NUMA node, those of an unknown one last: ``2 on NUMA node 0, 1 somewhere``."""
     counts = Counter(device.numa for device in devices)
     known = sorted(numa for numa in counts if numa is not None)

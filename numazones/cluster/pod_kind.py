@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numazones.cluster.cluster import ClusterPod
-from numazones.dra.claims import DeviceClaim
-from numazones.dra.cluster_devices import ClusterDevices
 from numazones.dra.uses import PodClaim
 from numazones.kubelet.constraints import Constraints
 from numazones.kubelet.demand import PodLevel, QOSClass
 from numazones.kubelet.node_admission import OS_LABEL
 from numazones.kubelet.pod import Pod
 from numazones.placement import models
+
+if TYPE_CHECKING:  # few pods have claims
+    from numazones.dra.claims import DeviceClaim
+    from numazones.dra.cluster_devices import ClusterDevices
 
 ALIGNMENT = "numazones.io/alignment"
 """Annotation of a pod: whether all that it gets has to lie on one NUMA node."""
@@ -41,7 +43,7 @@ class PodKind:
     """Whether the scheduler has said of the nodes in question that they have the devices it claims."""
     claimed: tuple[PodClaim, ...] = ()
     """What it claims, in its order; empty for most pods."""
-    read: tuple[DeviceClaim | None, ...] = ()
+    read: "tuple[DeviceClaim | None, ...]" = ()
     """The same as it was read (``settled``); empty: it was not looked up."""
     alignment: str = ""
     """Value of the annotation ``numazones.io/alignment``."""
@@ -77,7 +79,7 @@ class PodKind:
         """Return whether only nodes will do where all that it gets lies on one NUMA node."""
         return self.alignment == REQUIRED
 
-    def settled(self, devices: ClusterDevices | None) -> "PodKind":
+    def settled(self, devices: "ClusterDevices | None") -> "PodKind":
         """Return the kind with its claims as they are now; another one, once they are others.
 
         Who keeps answers by kinds needs it: an answer depends on the claims that a pod names.

@@ -17,10 +17,9 @@ from difflib import get_close_matches
 from functools import lru_cache
 from itertools import chain
 
-from numazones.apimachinery.resources import CPU, HUGEPAGES, MEMORY, STORAGE, figures
+from numazones.apimachinery.resources import CPU, DEVICE_CLASS, HUGEPAGES, MEMORY, STORAGE, figures
 from numazones.apimachinery.taints import Taint
 from numazones.cluster.cluster import ClusterNode
-from numazones.dra.extended_resources import IMPLICIT
 from numazones.kubelet.constraints import Constraints
 from numazones.wording import enumeration
 
@@ -144,14 +143,14 @@ def dynamic_resources(requests: Mapping[str, int], node: ClusterNode) -> list[st
         name
         for name, amount in requests.items()
         if amount > 0 >= node.allocatable.get(name, 0)
-        and (name in node.device_classes or name.startswith(IMPLICIT))
+        and (name in node.device_classes or name.startswith(DEVICE_CLASS))
     ]
 
 
 def classes_asked(requests: Mapping[str, int], node: ClusterNode) -> frozenset[str]:
     """Return the DeviceClasses of which devices are to be allocated for a pod's requests; mostly none."""
     return frozenset(
-        node.device_classes.get(name, name.removeprefix(IMPLICIT))
+        node.device_classes.get(name, name.removeprefix(DEVICE_CLASS))
         for name in dynamic_resources(requests, node)
     )
 

@@ -31,6 +31,10 @@ class NodeDevices:
         """Names of the drivers that have devices in the node."""
         return frozenset(device.driver for device in self.devices.values())
 
+    def consumed(self, device: Key, name: str) -> Quantity:
+        """Return what the allocations of a device take of a capacity together; ``name``: qualified."""
+        return _consumed(self.allocated.get(device, ()), name)
+
 
 def node_devices(node: str, pools: Iterable[Pool], claims: Iterable[DeviceClaim]) -> NodeDevices:
     """Return the devices of a node, and who has them.
@@ -69,8 +73,7 @@ def node_devices(node: str, pools: Iterable[Pool], claims: Iterable[DeviceClaim]
     )
 
 
-def consumed(allocations: Iterable[Allocation], name: str) -> Quantity:
-    """Return what allocations of one device take of a capacity together; ``name``: qualified."""
+def _consumed(allocations: Iterable[Allocation], name: str) -> Quantity:
     total = ZERO
     for one in allocations:
         domain, _, short = name.partition("/")
@@ -96,6 +99,6 @@ def _is_available(
         return False
     if allocations:  # what it takes of counters is taken once, when it is allocated for the first time
         return all(
-            consumed(allocations, name).nanos < amount.nanos for name, amount in device.capacity.items()
+            _consumed(allocations, name).nanos < amount.nanos for name, amount in device.capacity.items()
         )
     return all(left.get((owner, counter), 0) >= amount.nanos for owner, counter, amount in device.counters)

@@ -7,14 +7,13 @@ The requests of the claim have no constraints: nothing aligns the devices of two
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
+from numazones.apimachinery.resources import DEVICE_CLASS
 from numazones.dra import fields
 from numazones.dra.claims import DeviceClaim, DeviceRequest, RequestChoice
 from numazones.dra.device_classes import DeviceClass
 
-IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
-"""What the resource of every DeviceClass begins with; its name follows."""
 _ALWAYS = "Always"
 
 
@@ -65,7 +64,7 @@ def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, str]:
     found: dict[str, str] = {}
     by_name = sorted(classes, key=lambda one: one.name, reverse=True)
     for one in sorted(by_name, key=lambda one: one.created):
-        found[IMPLICIT + one.name] = one.name
+        found[DEVICE_CLASS + one.name] = one.name
         if one.extended_resource:
             found[one.extended_resource] = one.name
     return found
@@ -103,7 +102,7 @@ def is_extended(name: str) -> bool:
     >>> [is_extended(name) for name in ("cpu", "hugepages-2Mi", "example.com/gpu")]
     [False, False, True]
     """
-    if name.startswith(IMPLICIT):
+    if name.startswith(DEVICE_CLASS):
         return True
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 

@@ -6,10 +6,12 @@ of a claim for each container that uses any of it (1.36, ``GetContainerClaimInfo
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numazones.dra import fields
-from numazones.dra.claims import Allocation
+
+if TYPE_CHECKING:  # few pods have claims
+    from numazones.dra.claims import Allocation
 
 Uses = frozenset[tuple[str, str]]
 """(NAMESPACE/NAME of a claim, request); an empty request: all of them."""
@@ -97,7 +99,7 @@ def uses_of(namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any]) 
     return {name: frozenset(used) for name, used in found.items()}
 
 
-def used_by(container: str, uses: Mapping[str, Uses], allocations: Iterable[Allocation]) -> bool:
+def used_by(container: str, uses: Mapping[str, Uses], allocations: "Iterable[Allocation]") -> bool:
     """Return whether a container uses a device that its kubelet lists for it.
 
     Where nothing is known of how the device came to the pod, the kubelet is believed.

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from numazones.api.place import Place
 from numazones.apimachinery.answer import Named
@@ -17,7 +17,6 @@ from numazones.apimachinery.quantity import format_milli
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import OTHER_MODEL, ClusterNode, ClusterPod
 from numazones.cluster.pod_kind import PodKind
-from numazones.dra.devices import Key
 from numazones.dra.uses import PodClaim
 from numazones.errors import About, NumazonesError
 from numazones.kubelet.admission import admit, remove
@@ -28,6 +27,9 @@ from numazones.prediction.joined_verdict import with_devices
 from numazones.rebalance.filter import PREFER_NO_EVICTION, eviction_cost, qos_rank
 from numazones.rebalance.goals import is_known
 from numazones.rebalance.history import Relocation
+
+if TYPE_CHECKING:  # few pods have claims
+    from numazones.dra.devices import Key
 
 
 class Disruption(NamedTuple):

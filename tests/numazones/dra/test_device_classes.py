@@ -3,9 +3,10 @@
 import pytest
 
 from numazones.apimachinery.quantity import parse
+from numazones.apimachinery.resources import DEVICE_CLASS
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Capacity, DeviceAttribute, PublishedDevice
-from numazones.dra.extended_resources import IMPLICIT, classes_by_resource
+from numazones.dra.extended_resources import classes_by_resource
 from tests.numazones.dra.building import device_class
 
 GPU = PublishedDevice(
@@ -60,6 +61,6 @@ def test_the_newest_device_class_has_an_extended_resource() -> None:
         with_resource("plain", "2026-03-01T00:00:00Z", ""),
     ]
     found = classes_by_resource(classes)
-    assert {name: one for name, one in found.items() if not name.startswith(IMPLICIT)} == {
+    assert {name: one for name, one in found.items() if not name.startswith(DEVICE_CLASS)} == {
         "gpu.example/large": "new"
     }

@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from numazones.apimachinery.resources import DEVICE_CLASS
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.dra.extended_resources import IMPLICIT
 from numazones.errors import ObjectFault
 from numazones.placement import Unknown
 from numazones.prediction.device_answer import DeviceAnswer
@@ -187,7 +187,7 @@ class CurrentVerdicts:
     def _device_kind(self, pod: ClusterPod) -> PodKind | None:
         """Return the kind with the devices that the scheduler still allocates; None: the pod needs none."""
         asked = pod.resource_claims or any(
-            name in self._state.devices.resources or name.startswith(IMPLICIT) for name in pod.requests
+            name in self._state.devices.resources or name.startswith(DEVICE_CLASS) for name in pod.requests
         )
         kind = PodKind.of(pod, by_namespace=self._state.namespaces_matter) if asked else None
         return None if kind is None else kind.settled(self._state.devices.current)
