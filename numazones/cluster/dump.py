@@ -14,13 +14,6 @@ from numazones.api.zones import OptionUnknown, node_from_zones
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import NO_ZONES, UNDECIDED, Cluster, ClusterNode, ClusterPod
 from numazones.cluster.sharing import Sharing
-from numazones.dra.claims import KIND as CLAIM
-from numazones.dra.claims import DeviceClaim
-from numazones.dra.cluster_devices import ClusterDevices, newest
-from numazones.dra.device_classes import DeviceClass
-from numazones.dra.devices import Slice
-from numazones.dra.extended_resources import classes_by_resource
-from numazones.dra.inventory import Inventory
 from numazones.errors import NumazonesError
 from numazones.placement import Unknown, UnreadableNode, models
 from numazones.placement.kubelet import KubeletPlacement
@@ -30,6 +23,8 @@ from numazones.wording import enumeration
 Object = Mapping[str, Any]
 
 _EPOCH = "1970-01-01T00:00:00Z"
+_DEVICE_KINDS = frozenset({"DeviceClass", "ResourceSlice"})
+"""Without objects of these kinds, nothing is known of devices of dynamic resource allocation."""
 
 
 OBJECTS_MISSING = "ObjectsMissing"
@@ -190,9 +185,6 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
     """
     zones = _zones_by_node(dump.of_kind("NUMAZone"))
     topologies = _by_name(dump.of_kind("NodeResourceTopology"))
-    classes = [DeviceClass.from_api(body) for body in dump.of_kind("DeviceClass")]
-    resources, selectors = classes_by_resource(classes), {one.name: one for one in classes}
-    devices, cluster_devices = _dynamic_resources(dump, zones, classes) or (None, None)
 
     @cache
     def bound() -> dict[str, list[ClusterPod]]:
@@ -210,21 +202,17 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
     nodes = []
     for body in dump.nodes:
         node = ClusterNode.from_api(body)
-        if classes or devices is not None:
-            node = replace(
-                node,
-                device_classes=resources,
-                device_selectors=selectors,
-                dra=None if devices is None else devices.of(node.name),
-                cluster_devices=cluster_devices,
-            )
         own = zones.get(node.name, ())
         if own:
             node = _with_zones(node, with_partitioning(own, body), dump.sharing)
         elif not zones_read:
             node = node.with_placement(_zones_not_dumped(node.name))
         nodes.append(_with_model(node, body, topologies.get(node.name), own, dump, bound_to))
-    return nodes
+    if not _DEVICE_KINDS & dump.others.keys():
+        return nodes
+    from numazones.cluster.dumped_devices import with_devices  # noqa: PLC0415 - many clusters have none
+
+    return with_devices(nodes, chain.from_iterable(zones.values()), dump.others, dump.complete)
 
 
 def _with_model(
@@ -256,34 +244,6 @@ def _with_model(
         return node.with_placement(Unknown(OBJECTS_MISSING, str(error)))
     except NumazonesError as error:
         return node.with_placement(Unknown(UNDECIDED, str(error)))
-
-
-def _dynamic_resources(
-    dump: Dump, zones: Mapping[str, Sequence[NUMAZone]], classes: Iterable[DeviceClass]
-) -> tuple[Inventory, ClusterDevices] | None:
-    """The cluster's devices, and what they are allocated from; None where no driver publishes any.
-
-    Without ResourceClaims, unless it is known that there are none, it is not known what is allocated.
-    """
-    slices = [Slice.from_api(body) for body in dump.of_kind("ResourceSlice")]
-    if not slices:
-        return None
-    claims = [DeviceClaim.from_api(body) for body in dump.of_kind("ResourceClaim")]
-    named = [((body.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") for body in dump.nodes]
-    published = [
-        one.status.kubelet.version
-        for found in zones.values()
-        for one in found
-        if one.status is not None and one.status.kubelet is not None
-    ]
-    cluster_devices = ClusterDevices.of(
-        slices,
-        classes,
-        claims if claims or CLAIM in dump.complete else None,
-        map(DeviceClaim.from_api, dump.of_kind("ResourceClaimTemplate")),
-        version=newest(text for text in (*named, *published) if text),
-    )
-    return Inventory(slices, claims), cluster_devices
 
 
 def _zones_by_node(bodies: Iterable[Object]) -> dict[str, list[NUMAZone]]:
