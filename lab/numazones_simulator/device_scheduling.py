@@ -20,7 +20,8 @@ from numazones.dra.device_classes import DeviceClass
 from numazones.dra.device_tables import DeviceTables
 from numazones.dra.devices import Slice
 from numazones.dra.slices import AllocationNode
-from numazones.prediction.device_answer import CANNOT_ALLOCATE, device_answer
+from numazones.prediction.device_answer import CANNOT_ALLOCATE
+from numazones.prediction.pod_devices import device_answer
 from numazones_client import AlreadyExists, APIError, Client, Decoder, NotFound, Resource
 from numazones_client.reflector import Reflector
 from numazones_client.resources import (

@@ -6,7 +6,7 @@ claim whose devices must be together. Each is tried on a copy: the scheduler's a
 asked again.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,25 +16,13 @@ from numazones.dra.claims import ALL, Constraint, DeviceClaim
 from numazones.dra.cluster_devices import ClusterDevices
 from numazones.dra.devices import NUMA_NODE, PCIE_ROOT
 from numazones.kubelet.admission import remove
-from numazones.prediction.device_answer import ALIGNED, NOT_ALIGNED, DeviceAnswer
-from numazones.prediction.forecast import ADMISSIBLE, Prediction, newcomer, place_beside
-from numazones.prediction.joined_verdict import APART
+from numazones.prediction.device_answer import ALIGNED, DeviceAnswer
+from numazones.prediction.forecast import newcomer, place_beside
 from numazones.wording import enumeration
 
 _MATCHED: Final = (NUMA_NODE, PCIE_ROOT)
 _MAX_NODES: Final = 12
 """Trying changes on copies takes time."""
-
-
-def nodes_apart(prediction: Prediction, looked_at: Iterable[str]) -> list[str]:
-    """Return the nodes that would take a pod if only its devices were near its CPUs, the best first.
-
-    That is, those that admit it, but not aligned; or those that fail its own condition. Otherwise none.
-    """
-    if prediction.verdict == ADMISSIBLE:
-        best = prediction.candidates
-        return [one.node for one in best] if best and best[0].alignment == NOT_ALIGNED else []
-    return list(looked_at) if prediction.reason == APART else []
 
 
 def aligning_changes(

@@ -7,10 +7,11 @@ which pods may be moved.
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from numazones.advice.aligning_changes import aligning_changes, nodes_apart
 from numazones.advice.changes import Advice, NodeContext, advise_on, in_order
 from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.device_answer import NOT_ALIGNED
 from numazones.prediction.forecast import ADMISSIBLE, Forecast, Prediction
+from numazones.prediction.joined_verdict import APART
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.single_move import Destinations
@@ -40,7 +41,11 @@ def helpful_changes(
         lambda other: objection_to_move(other, situation),
     )
     looked_at = list(looked_at)
-    found = aligning_changes(pod, nodes, nodes_apart(prediction, looked_at), around)
+    found: list[Advice] = []
+    if apart := nodes_apart(prediction, looked_at):
+        from numazones.advice.aligning_changes import aligning_changes  # noqa: PLC0415 - few pods have claims
+
+        found = aligning_changes(pod, nodes, apart, around)
     if found or prediction.verdict == ADMISSIBLE:
         return list(in_order(found))
     told: set[str] = set()
@@ -55,6 +60,17 @@ def helpful_changes(
         if advised == _MAX_NODES_ADVISED:
             break
     return list(in_order(found))
+
+
+def nodes_apart(prediction: Prediction, looked_at: Iterable[str]) -> list[str]:
+    """Return the nodes that would take a pod if only its devices were near its CPUs, the best first.
+
+    That is, those that admit it, but not aligned; or those that fail its own condition. Otherwise none.
+    """
+    if prediction.verdict == ADMISSIBLE:
+        best = prediction.candidates
+        return [one.node for one in best] if best and best[0].alignment == NOT_ALIGNED else []
+    return list(looked_at) if prediction.reason == APART else []
 
 
 def nodes_looked_at(prediction: Prediction, forecast: Forecast) -> Iterator[str]:

@@ -6,11 +6,15 @@ up on the pod, whatever the node) and ``AllocationUnknown`` (nobody here can say
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from numazones.apimachinery.quantity import Quantity
 from numazones.apimachinery.taints import Toleration
-from numazones.dra.claims import DeviceConfiguration
+from numazones.dra.claims import Allocation, DeviceClaim, DeviceConfiguration
 from numazones.dra.devices import Key, PublishedDevice
+
+_FORESEEN: Final = "foreseen"
+"""Id of a share that is not allocated yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,30 @@ class Allocated:
     """In the order in which they were asked for."""
     steps: int = 0
     """How many steps the search took; equal to the scheduler's."""
+
+    @property
+    def made(self) -> tuple[DeviceClaim, ...]:
+        """Return the claims as far as they hold what is allocated."""
+        return tuple(
+            DeviceClaim(
+                one.claim.partition("/")[0],
+                one.claim.partition("/")[2],
+                allocated=True,
+                allocations=tuple(
+                    Allocation(
+                        given.key,
+                        given.request,
+                        _FORESEEN if given.shared else "",
+                        given.admin,
+                        given.consumed,
+                        bool(given.consumed),
+                        one.claim,
+                    )
+                    for given in one.devices
+                ),
+            )
+            for one in self.claims
+        )
 
 
 @dataclass(frozen=True, slots=True)

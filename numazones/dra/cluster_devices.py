@@ -11,15 +11,12 @@ from typing import Final, Self
 
 from numazones.dra.allocated import AllocatedDevices
 from numazones.dra.allocation import Allocated, AllocationOutcome, AllocationUnknown
-from numazones.dra.claims import Allocation, DeviceClaim
+from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Key, PublishedDevice, Slice
 from numazones.dra.rules import AllocatorRules, UnknownRules, rules
 from numazones.dra.slices import AllocationNode, DeviceSlices
 from numazones.dra.uses import PodClaim
-
-_FORESEEN: Final = "foreseen"
-"""Id of a share that is not allocated yet."""
 
 NO_CLAIMS: Final = "no ResourceClaims were read, so it is not known which devices are taken"
 
@@ -122,7 +119,7 @@ class ClusterDevices:
 
         ``named``: NAMESPACE/NAME of the claims in it that other pods may use, too.
         """
-        made = {one.full_name: one.allocations for one in made_claims(outcome)}
+        made = {one.full_name: one.allocations for one in outcome.made}
         claims = self.claims or {}
         held = {
             name: replace(claims[name], allocated=True, allocations=made[name])
@@ -133,30 +130,6 @@ class ClusterDevices:
             claims = ChainMap(held, *(claims.maps if isinstance(claims, ChainMap) else (claims,)))
         more = AllocatedDevices.of_claims(DeviceClaim("", "", allocations=one) for one in made.values())
         return replace(self, claims=claims, allocated=self.allocated.with_more(more))
-
-
-def made_claims(outcome: Allocated) -> tuple[DeviceClaim, ...]:
-    """Return the claims as far as they hold what is allocated."""
-    return tuple(
-        DeviceClaim(
-            one.claim.partition("/")[0],
-            one.claim.partition("/")[2],
-            allocated=True,
-            allocations=tuple(
-                Allocation(
-                    given.key,
-                    given.request,
-                    _FORESEEN if given.shared else "",
-                    given.admin,
-                    given.consumed,
-                    bool(given.consumed),
-                    one.claim,
-                )
-                for given in one.devices
-            ),
-        )
-        for one in outcome.claims
-    )
 
 
 def newest(versions: Iterable[str]) -> str:

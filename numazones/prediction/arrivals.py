@@ -21,8 +21,8 @@ from numazones.kubelet.demand import ContainerKind
 from numazones.kubelet.pod import Pod
 from numazones.placement import Placement, Unknown
 from numazones.placement.kubelet import KubeletDecision, KubeletPlacement
-from numazones.prediction.device_answer import device_answer
 from numazones.prediction.forecast import NodeAnswer, PodKind, ask, is_open, newcomer
+from numazones.prediction.pod_devices import device_answer
 
 MAX_STATES = 32
 """As many states are looked at; each costs a decision for each pod that may come next."""

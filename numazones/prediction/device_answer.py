@@ -1,35 +1,19 @@
-"""Devices that the scheduler would allocate to a pod on a node, joined with what the kubelet would give it.
-
-Two deciders that know nothing of each other: the scheduler's allocator chooses the devices of claims
-(``numazones.dra.allocator``), the kubelet the CPUs, memory and plugin devices; no policy brings them together
-(kubelet 1.36). Both are asked here, and one answer says where everything lies. What the allocator cannot say
-is Unknown, by its reason.
-"""
+"""Devices that the scheduler would allocate to a pod on a node, next to what the kubelet would give it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Final, Self
+from typing import TYPE_CHECKING, Annotated, Final, Self
 
 from numazones import cpuset
 from numazones.apimachinery.answer import or_left_out
-from numazones.cluster import device_allocation, scheduling
-from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.cluster.pod_kind import PodKind
-from numazones.dra.allocation import Allocated, AllocationFailed, DoesNotFit
-from numazones.dra.claims import DeviceClaim
-from numazones.dra.cluster_devices import NO_CLAIMS, ClusterDevices, made_claims
-from numazones.dra.devices import PublishedDevice
-from numazones.dra.extended_resources import classes_by_resource, extended_claim
-from numazones.dra.rules import serves_extended_resources
-from numazones.dra.slices import AllocationNode
-from numazones.dra.uses import PodClaim
-from numazones.kubelet.demand import ContainerKind
 from numazones.kubelet.shortfall import name_numas
 from numazones.wording import enumeration
 
-CLAIMS_UNALLOCATED: Final = (
-    f"it claims devices through resourceClaims, which its kubelet ignores: {scheduling.ALLOCATOR_DECIDES}"
-)
+if TYPE_CHECKING:  # few pods have claims
+    from numazones.dra.allocation import Allocated
+    from numazones.dra.claims import DeviceClaim
+    from numazones.dra.cluster_devices import ClusterDevices
+
 ALIGNED, ALIGNMENT_UNKNOWN, NOT_ALIGNED = "aligned", "unknown", "notAligned"
 _WORDS: Final = {ALIGNED: "aligned", ALIGNMENT_UNKNOWN: "alignment not known", NOT_ALIGNED: "not aligned"}
 """From the best to the worst."""
@@ -102,8 +86,8 @@ def _places(devices: Iterable[ForeseenDevice]) -> Iterator[str]:
 class ForeseenAllocation:
     """Allocation of a pod's claims that have none yet, and what it was made from."""
 
-    known: ClusterDevices
-    allocated: Allocated
+    known: "ClusterDevices"
+    allocated: "Allocated"
     named: tuple[str, ...]
     """NAMESPACE/NAME of the claims that other pods may use, too."""
 
@@ -133,15 +117,15 @@ class DeviceAnswer:
     """True if other nodes see the difference, too."""
 
     @property
-    def after(self) -> ClusterDevices | None:
+    def after(self) -> "ClusterDevices | None":
         """The cluster's devices once these are allocated; None if they do not fit."""
         found = self.allocation
         return None if found is None else found.known.after(found.allocated, found.named)
 
     @property
-    def made(self) -> tuple[DeviceClaim, ...]:
+    def made(self) -> "tuple[DeviceClaim, ...]":
         """The pod's claims as far as they would hold devices that are allocated now."""
-        return () if self.allocation is None else made_claims(self.allocation.allocated)
+        return () if self.allocation is None else self.allocation.allocated.made
 
     @property
     def containers(self) -> tuple[ContainerPlace, ...]:
@@ -191,174 +175,3 @@ class DeviceAnswer:
 def alignment_rank(alignment: str) -> int:
     """Return what nodes are sorted by that would admit a pod, the best first; empty: it needs no devices."""
     return tuple(_WORDS).index(alignment) if alignment else 0
-
-
-def device_answer(
-    kind: PodKind, node: ClusterNode, zones: tuple[int, ...] | None, shares: Shares = ()
-) -> DeviceAnswer | None:
-    """Return which devices the scheduler would allocate to a pod on a node; None: it needs none.
-
-    Args:
-        kind: the pod's.
-        node: one that the scheduler's other filters let through.
-        zones: NUMA nodes that the kubelet would give it something of; None: the kubelet rejects it.
-        shares: the same by container; none: that is not known, or there is but one.
-    """
-    if kind.allocated:
-        return None
-    why = CLAIMS_UNALLOCATED if kind.claims else scheduling.unallocated(kind.amounts, node)
-    if not why:
-        return None
-    if node.cluster_devices is None:
-        return _unknown(kind, node, zones, why)
-    try:
-        found = _Question(kind, node, node.cluster_devices, zones or ()).answer()
-    except _NotKnown as error:
-        found = _unknown(kind, node, zones, f"{why}; {error}")
-        return replace(found, aborts=True) if isinstance(error, _Aborted) else found
-    running = {one.name for one in kind.admission.containers if one.kind is not ContainerKind.INIT}
-    kept = tuple(one for one in shares if one[0] in running)
-    return replace(found, shares=kept, several=len(running) > 1)
-
-
-def pod_devices(
-    pod: ClusterPod, node: ClusterNode, zones: tuple[int, ...] = (), shares: Shares = ()
-) -> DeviceAnswer | None:
-    """Return the same for a pod that may need no devices, as most do, or cannot be read."""
-    if not (pod.resource_claims or scheduling.unallocated(pod.requests, node)):
-        return None
-    kind = PodKind.of(pod)
-    return None if kind is None else device_answer(kind, node, zones, shares)
-
-
-class _NotKnown(Exception):
-    """Raised when the allocation is not known; the message says why."""
-
-
-class _Aborted(_NotKnown):
-    """The scheduler gives up on the pod."""
-
-
-class _Question:
-    """One pod on one node."""
-
-    def __init__(
-        self, kind: PodKind, node: ClusterNode, known: ClusterDevices, zones: tuple[int, ...]
-    ) -> None:
-        self._kind, self._node, self._known, self._zones = kind, node, known, zones
-        self._held: list[ForeseenDevice] = []
-        """Devices of claims that have an allocation."""
-
-    def answer(self) -> DeviceAnswer:
-        """Ask the allocator."""
-        asked: list[DeviceClaim] = []
-        named = []
-        users: list[Users] = []
-        for one in self._kind.claimed:
-            claim = self._claim(one)
-            if claim.allocated:
-                if (other := self._hold(claim, one.users)) is not None:
-                    return self._refusal(f"claim {claim.full_name} is allocated on node {other}", "")
-                continue
-            asked.append(claim)
-            users.append(one.users)
-            if not one.template:
-                named.append(claim.full_name)
-        for claim, mapped in self._extended():
-            asked.append(claim)
-            users.append(mapped)
-        outcome = self._known.allocate(AllocationNode(self._node.name, self._node.labels), asked)
-        if isinstance(outcome, Allocated):
-            return self._fitting(outcome, named, users)
-        if isinstance(outcome, DoesNotFit):
-            return self._refusal(outcome.reason, outcome.message or CANNOT_ALLOCATE)
-        if isinstance(outcome, AllocationFailed):
-            raise _Aborted(f"the scheduler gives up on the pod: {outcome.message}")
-        raise _NotKnown(outcome.reason)
-
-    def _fitting(self, outcome: Allocated, named: list[str], users: list[Users]) -> DeviceAnswer:
-        given = [one for claim in outcome.claims for one in claim.devices]
-        foreseen = [
-            _foreseen(one.request, one.device, used)
-            for claim, used in zip(outcome.claims, users, strict=True)
-            for one in claim.devices
-        ]
-        return DeviceAnswer(
-            True,
-            devices=(*self._held, *foreseen),
-            zones=self._zones,
-            allocation=ForeseenAllocation(self._known, outcome, tuple(named)),
-            elsewhere=bool(named) or any(not one.device.node for one in given),
-        )
-
-    def _refusal(self, reason: str, message: str) -> DeviceAnswer:
-        return DeviceAnswer(False, reason, message or reason, zones=self._zones)
-
-    def _claim(self, one: PodClaim) -> DeviceClaim:
-        if self._known.claims is None:
-            raise _NotKnown(NO_CLAIMS)
-        found = self._known.read(one)
-        if found is None and one.claim:
-            raise _NotKnown(f"ResourceClaim {one.claim} is not known")
-        if found is None:
-            raise _NotKnown(
-                f"ResourceClaimTemplate {one.template} is not known, and no claim was created from it"
-            )
-        return found
-
-    def _hold(self, claim: DeviceClaim, users: Users) -> str | None:
-        """Take in what a claim holds; return the node where that is, if it is another one."""
-        for one in claim.allocations:
-            device = self._known.published.get(one.device)
-            if device is None or not device.node:
-                raise _NotKnown(
-                    f"the node of device {'/'.join(one.device)} of claim {claim.full_name} is unknown"
-                )
-            if device.node != self._node.name:
-                return device.node
-            self._held.append(_foreseen(one.request, device, users))
-        return None
-
-    def _extended(self) -> list[tuple[DeviceClaim, Users]]:
-        """The claim that the scheduler makes of extended resources, and who uses it; or none."""
-        made = any(not one.name for one in self._kind.claimed)
-        if made or not scheduling.unallocated(self._kind.amounts, self._node):
-            return []
-        if not serves_extended_resources(self._known.minor):
-            raise _NotKnown("extended resources served by DeviceClasses are off before Kubernetes 1.36")
-        pod = self._kind.admission
-        mapped = classes_by_resource(self._known.classes.values())
-        found = extended_claim(_spec(self._kind), mapped, self._node.allocatable)
-        users = tuple((one.container, one.request) for one in found.mappings)
-        return [(found.claim(pod.namespace, pod.name), users)] if found.requests else []
-
-
-def _spec(kind: PodKind) -> dict[str, Any]:
-    """The pod's spec as far as extended resources are concerned."""
-    parts: dict[str, list[dict[str, Any]]] = {"initContainers": [], "containers": []}
-    for one in kind.admission.containers:
-        body: dict[str, Any] = {
-            "name": one.name,
-            "resources": {"requests": {name: str(amount.value()) for name, amount in one.requests}},
-        }
-        if one.kind is ContainerKind.SIDECAR:
-            body["restartPolicy"] = "Always"
-        parts["containers" if one.kind is ContainerKind.APP else "initContainers"].append(body)
-    return dict(parts)
-
-
-def _foreseen(request: str, device: PublishedDevice, users: Users) -> ForeseenDevice:
-    main = request.partition("/")[0]
-    names = dict.fromkeys(name for name, used in users if used in ("", main))
-    return ForeseenDevice(
-        request, device.driver, device.pool, device.name, device.numa, device.pcie_root, tuple(names)
-    )
-
-
-def _unknown(kind: PodKind, node: ClusterNode, zones: tuple[int, ...] | None, why: str) -> DeviceAnswer:
-    """Say why nothing is foreseen, and where free devices are."""
-    if zones is not None:
-        classes = frozenset() if kind.claims else scheduling.classes_asked(kind.amounts, node)
-        if known := device_allocation.outlook(node, zones, classes):
-            why = f"{why}; {known}"
-    return DeviceAnswer(None, why, zones=zones or ())

@@ -33,15 +33,10 @@ from numazones.kubelet.shortfall import name_numas
 from numazones.placement import Decision, Placement, Unknown
 from numazones.placement.kubelet import KUBELET, KubeletPlacement
 from numazones.prediction import doubts, headline
-from numazones.prediction.device_answer import (
-    ALIGNMENT_UNKNOWN,
-    DeviceAnswer,
-    Shares,
-    alignment_rank,
-    pod_devices,
-)
+from numazones.prediction.device_answer import ALIGNMENT_UNKNOWN, DeviceAnswer, Shares, alignment_rank
 from numazones.prediction.headline import NodePreference, ReasonGroup, SameVerdict, nearness
 from numazones.prediction.joined_verdict import misspelled, with_devices
+from numazones.prediction.pod_devices import pod_devices
 from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeAnswer, NodeVerdict, RoundedPod
 from numazones.wording import shorten
 

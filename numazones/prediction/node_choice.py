@@ -22,7 +22,7 @@ from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
 from numazones.placement.fragmentation import Shape
-from numazones.prediction.device_answer import alignment_rank, pod_devices
+from numazones.prediction.device_answer import alignment_rank
 from numazones.prediction.forecast import (
     Forecast,
     NodeAnswer,
@@ -32,6 +32,7 @@ from numazones.prediction.forecast import (
     place_beside,
     preference,
 )
+from numazones.prediction.pod_devices import pod_devices
 from numazones.prediction.room import FittingPods
 
 _PERCENT = 100

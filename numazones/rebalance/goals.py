@@ -24,8 +24,8 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.placement import fragmentation
 from numazones.placement.fragmentation import Shape
-from numazones.prediction.device_answer import device_answer
 from numazones.prediction.forecast import PodKind
+from numazones.prediction.pod_devices import device_answer
 from numazones.prediction.room import pod_of_shape
 
 Counts = tuple[int, ...]

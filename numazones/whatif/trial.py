@@ -29,8 +29,9 @@ from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import KubeletCrash, KubeletHang
 from numazones.placement import Placement
 from numazones.placement.fragmentation import Shape
-from numazones.prediction.device_answer import CANNOT_ALLOCATE, NOT_ALIGNED, DeviceAnswer, pod_devices
+from numazones.prediction.device_answer import CANNOT_ALLOCATE, NOT_ALIGNED, DeviceAnswer
 from numazones.prediction.node_choice import Chooser, NodeChoice
+from numazones.prediction.pod_devices import pod_devices
 from numazones.prediction.room import FittingPods
 from numazones.whatif.workload import Leaving, WorkloadEvent
 

@@ -39,8 +39,8 @@ from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.pod_kind import PodKind
 from numazones.prediction import doubts
-from numazones.prediction.device_answer import device_answer
 from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Prediction
+from numazones.prediction.pod_devices import device_answer
 from numazones.prediction.stuck import PodCounts
 from numazones_program.columns import Column
 

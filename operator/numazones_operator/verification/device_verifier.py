@@ -17,7 +17,8 @@ from numazones.cluster.pod_kind import PodKind
 from numazones.dra.claims import Allocation, DeviceClaim
 from numazones.dra.cluster_devices import ClusterDevices
 from numazones.dra.devices import Key, Slice
-from numazones.prediction.device_answer import DeviceAnswer, device_answer
+from numazones.prediction.device_answer import DeviceAnswer
+from numazones.prediction.pod_devices import device_answer
 from numazones_operator.faults import ObjectFaults, of_pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.verification.causes import Accuracy

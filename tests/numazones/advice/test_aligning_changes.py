@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from numazones import build
-from numazones.advice.aligning_changes import aligning_changes, nodes_apart
+from numazones.advice.aligning_changes import aligning_changes
 from numazones.advice.changes import NodeContext, advise_on
+from numazones.advice.helpful_changes import nodes_apart
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.pod_kind import ALIGNMENT, REQUIRED
 from numazones.kubelet.admission import admit
