@@ -52,8 +52,8 @@ def test_no_command_is_left_out_here() -> None:
     assert set(program._COMMANDS) == set(READERS) | OTHERS
 
 
-def test_commands_on_dumps_load_no_cluster_screen_or_yaml_libraries() -> None:
-    slow = {"aiohttp", "asyncio", "kubernetes", "textual", "yaml"}
+def test_commands_on_dumps_load_no_slow_modules_without_need() -> None:
+    slow = {"aiohttp", "asyncio", "kubernetes", "numazones.dra.devices", "textual", "yaml"}
     loaded = (
         "import contextlib, sys\nfrom kubectl_numazones.main import main\n"
         f"for arguments in {[READERS[name] for name in QUICK]!r}:\n"
