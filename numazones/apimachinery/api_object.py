@@ -81,9 +81,13 @@ def _mapping(parent: Part, field: str, body: Part, kind: str, *, within: str = "
 
 
 def _are_mappings(items: Any) -> bool:
-    if not isinstance(items, (list, tuple)):
-        return False
-    return set(map(type, items)) == {dict} or all(isinstance(item, Mapping) for item in items)
+    if isinstance(items, (list, tuple)):
+        for item in items:
+            if not isinstance(item, (dict, Mapping)):  # fast for a dict, slow for other mappings
+                break
+        else:
+            return True
+    return False
 
 
 def _wrong(field: str, wanted: str, value: object) -> str:

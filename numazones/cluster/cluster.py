@@ -309,6 +309,7 @@ class ClusterPod:
         volumes = spec.get("volumes") or ()
         template = template_of(body)
         errors = tuple(_create_errors(status))
+        kept = (*_KEPT_ANNOTATIONS, *models.pod_annotations())
         return cls(
             namespace=share(metadata.get("namespace", "")),
             name=metadata["name"],
@@ -334,7 +335,7 @@ class ClusterPod:
                 {
                     key: value
                     for key, value in (metadata.get("annotations") or {}).items()
-                    if key.startswith((*_KEPT_ANNOTATIONS, *models.pod_annotations()))
+                    if key.startswith(kept)
                 }
             ),
             constraints=template.constraints,

@@ -43,8 +43,10 @@ class _Recent:
 
     def keep(self, key: Any, value: Part) -> Part:
         """Return the value of the key; without one, this value, which is kept."""
-        kept: Part = self.get(key)
-        return self.put(key, value) if kept is _MISSING else kept
+        kept: Part = self._newer.get(key, _MISSING)  # nearly all are there
+        if kept is _MISSING and (kept := self.get(key)) is _MISSING:
+            return self.put(key, value)
+        return kept
 
     def put(self, key: Any, value: Part) -> Part:
         """Keep a value under a key that has none, and return it."""
@@ -73,7 +75,7 @@ class Sharing:
     def part(self, part: Part) -> Part:
         """Return the part of a pod (a value or a flat mapping) that is kept for all equal ones."""
         if not isinstance(part, dict):
-            return self.value(part)
+            return self._values.keep(part, part)
         return self._mappings.keep(tuple(part.items()), part)
 
     def pod(self, body: Mapping[str, Any]) -> ClusterPod:
