@@ -276,8 +276,7 @@ class CPUManager:
     def _hints(self, available: CPUSet, reusable: CPUSet, request: int) -> ResourceHints:
         topology = self.topology
         nodes = len(topology.numas)
-        seconds = effort.cpu_walk(nodes, topology.all_cpus.bit_count())
-        effort.check_walk("cpu", nodes, seconds, cures.NO_ALIGNMENT)
+        effort.check_cpu_walk(nodes, topology.all_cpus.bit_count())
         missing = request - reusable.bit_count()
         if missing > available.bit_count():
             return ResourceHints("cpu")  # all NUMA nodes together have too few

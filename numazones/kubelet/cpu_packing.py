@@ -108,7 +108,9 @@ class CPUSelection:
         size = topology.cpus_per_core
         for _, parent, _ in parents:
             if whole:
-                yield from [cpus for _, cpus in cores[parent] if (cpus & free).bit_count() == size]
+                for _, cpus in cores[parent]:
+                    if (cpus & free).bit_count() == size:
+                        yield cpus
             else:
                 yield from [cpus for _, _, cpus in self.sorted(cores[parent], free, free)]
 

@@ -229,9 +229,9 @@ class DeviceManager:
     def _masks(self, resource: DeviceResource, available: int, reusable: int, count: int) -> ResourceHints:
         nodes = self._nodes(resource)
         size_of_nodes = nodes.bit_count()
-        seconds = effort.device_walk(size_of_nodes, len(resource.devices))
-        cure = effort.device_cure(over_hosting=self.over_hosting_nodes)
-        effort.check_walk(resource.name, size_of_nodes, seconds, cure)
+        effort.check_device_walk(
+            resource.name, size_of_nodes, len(resource.devices), over_hosting=self.over_hosting_nodes
+        )
         reusable &= ~resource.without_topology
         missing = count - reusable.bit_count()
 

@@ -8,6 +8,7 @@ be had in practice: the kubelet admits no other pod meanwhile, and its health ch
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import comb, prod
 
 from numazones import cpuset
@@ -74,8 +75,28 @@ def _sets(nodes: int) -> int:
     return (1 << nodes) - 1
 
 
-def check_walk(resource: str, nodes: int, seconds: float, cure: str) -> None:
-    """Raise ``KubeletHang`` where a walk over all sets of NUMA nodes takes too long."""
+# The next three are asked for every container, and of one kubelet always the same.
+
+
+@lru_cache(maxsize=256)
+def check_cpu_walk(nodes: int, cpus: int) -> None:
+    """Raise ``KubeletHang`` where the CPU Manager's hints take too long."""
+    _check_walk("cpu", nodes, cpu_walk(nodes, cpus), cures.NO_ALIGNMENT)
+
+
+@lru_cache(maxsize=256)
+def check_memory_walk(nodes: int) -> None:
+    """Raise ``KubeletHang`` where the static Memory Manager's hints take too long."""
+    _check_walk("memory", nodes, memory_walk(nodes), cures.NO_MEMORY_MANAGER)
+
+
+@lru_cache(maxsize=256)
+def check_device_walk(resource: str, nodes: int, devices: int, *, over_hosting: bool) -> None:
+    """Raise ``KubeletHang`` where hints for a device plugin's resource take too long."""
+    _check_walk(resource, nodes, device_walk(nodes, devices), device_cure(over_hosting=over_hosting))
+
+
+def _check_walk(resource: str, nodes: int, seconds: float, cure: str) -> None:
     if seconds > PATIENCE:
         raise KubeletHang(
             f"the kubelet would hang: for {resource} it tries all sets of {nodes} NUMA nodes, which takes "

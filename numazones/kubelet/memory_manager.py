@@ -383,7 +383,7 @@ class _Room:
     ) -> None:
         effort.check_ids(manager.unmaskable, "memoryManagerPolicy Static")
         nodes = len(manager.numas)
-        effort.check_walk("memory", nodes, effort.memory_walk(nodes), cures.NO_MEMORY_MANAGER)
+        effort.check_memory_walk(nodes)
         self._manager = manager
         self._reusable = reusable
         self._fewest, *self._wider = range(manager.fewest_numas(requests), nodes + 1)
