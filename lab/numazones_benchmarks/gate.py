@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 import psutil
 
-from numazones.cluster.waiting import GATE
+from numazones.cluster.admission_gate import GATE
 from numazones_benchmarks.large_cluster import feeding, operator_on, pods_of_ten_kinds, post, report, until
 from numazones_operator.prevention.admission_gates import AdmissionGates
 from numazones_operator.prevention.gate_remover import GateRemover

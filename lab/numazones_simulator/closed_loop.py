@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 from numazones.api.rebalance import ENDED, Mode, PlanPhase
-from numazones.cluster.waiting import GATE, OPT_IN
+from numazones.cluster.admission_gate import GATE, OPT_IN
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
 from numazones.wording import pluralize

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from numazones.cluster.waiting import OPT_IN
+from numazones.cluster.admission_gate import OPT_IN
 from numazones.errors import NumazonesError
 from numazones_client import AlreadyExists, Client, Resource
 from numazones_client.resources import NAMESPACES

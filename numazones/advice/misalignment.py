@@ -21,7 +21,7 @@ from numazones.errors import NumazonesError
 from numazones.kubelet import cures
 from numazones.kubelet.admission import Admission
 from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE
-from numazones.kubelet.shortfall import name_numas
+from numazones.kubelet.machine import name_numas
 from numazones.placement.kubelet import decision_of
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.goals import Align

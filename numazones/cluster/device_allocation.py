@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from numazones import cpuset
 from numazones.cluster.cluster import ClusterNode
-from numazones.kubelet.shortfall import name_numas
+from numazones.kubelet.machine import name_numas
 from numazones.wording import enumeration
 
 if TYPE_CHECKING:  # many clusters have no such devices

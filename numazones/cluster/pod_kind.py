@@ -8,7 +8,7 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.dra.uses import PodClaim
 from numazones.kubelet.constraints import Constraints
 from numazones.kubelet.demand import PodLevel, QOSClass
-from numazones.kubelet.node_admission import OS_LABEL
+from numazones.kubelet.node_info import OS_LABEL
 from numazones.kubelet.pod import Pod
 from numazones.placement import models
 

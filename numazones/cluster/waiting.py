@@ -11,16 +11,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from numazones.cluster import scheduling
+from numazones.cluster.admission_gate import GATE, OPT_IN, RELEASED
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.wording import some_of
-
-GATE = "numazones.io/admission"
-WITHOUT_GATE = [{"$patch": "delete", "name": GATE}]
-"""The scheduling gates of a strategic merge patch that removes it and leaves those of others."""
-RELEASED = "numazones.io/admission-released"
-"""Annotation: when a pod was released from the gate."""
-OPT_IN = ("numazones.io/admission-gate", "enabled")
-"""Label of the namespaces whose pods the operator releases from the gate."""
 
 _REPLACING = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet"})
 """Controllers that make another pod for one that is deleted, and count that as no failure."""

@@ -12,8 +12,9 @@ from numazones.errors import expect
 from numazones.kubelet.admission import Admission, Attempt
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.hints import Hint, ResourceHints, enumeration_order
+from numazones.kubelet.machine import name_numas
 from numazones.kubelet.rejection import Rejection
-from numazones.kubelet.shortfall import Shortage, holders_of, name_numas, shortfall_of
+from numazones.kubelet.shortfall import Shortage, holders_of, shortfall_of
 
 # With more NUMA nodes than the kubelet takes by default, only preferred hints are listed.
 _MAX_NUMAS_LISTED = 8

@@ -191,6 +191,14 @@ def mask_of(numas: Iterable[int]) -> int:
     return cpuset.of(numa if 0 <= numa < NOWHERE else NOWHERE for numa in numas)
 
 
+def name_numas(mask: int) -> str:
+    """``NUMA node 1``, ``NUMA nodes 0-1``; ``an unknown NUMA node`` for ids that no machine has."""
+    if mask >> NOWHERE & 1:
+        known = mask & ~(1 << NOWHERE)
+        return f"{name_numas(known)} and an unknown one" if known else "an unknown NUMA node"
+    return ("NUMA node " if mask.bit_count() == 1 else "NUMA nodes ") + cpuset.format(mask)
+
+
 def numas_of(cpus_of_numa: Mapping[int, CPUSet], cpus: CPUSet) -> CPUSet:
     """Return the mask of the NUMA nodes that some of these CPUs are on."""
     return cpuset.of(numa for numa, members in cpus_of_numa.items() if members & cpus)

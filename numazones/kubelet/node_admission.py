@@ -25,7 +25,7 @@ from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.demand import PodLevel, QOSClass, effective
 from numazones.kubelet.node import Node
-from numazones.kubelet.node_info import NodeInfo, PodInfo
+from numazones.kubelet.node_info import OS_LABEL, NodeInfo, PodInfo
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import UNEXPECTED
 from numazones.wording import pluralize
@@ -43,7 +43,6 @@ POD_OS = "PodOSNotSupported"
 
 _FIRST = (CPU, MEMORY, STORAGE)
 _NATIVE_DOMAIN = "kubernetes.io/"
-OS_LABEL = "kubernetes.io/os"
 _MEMORY_PRESSURE = "MemoryPressure"
 _MEMORY_PRESSURE_TAINT = Taint("node.kubernetes.io/memory-pressure", "", "NoSchedule")
 _NANOS_PER_MILLI, _NANOS_PER_UNIT = 10**6, 10**9

@@ -13,6 +13,9 @@ from numazones.kubelet.constraints import Constraints
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 
+OS_LABEL = "kubernetes.io/os"
+"""Label of a pod that has to name the node's operating system."""
+
 _SOURCE = "kubernetes.io/config.source"
 _MIRROR = "kubernetes.io/config.mirror"
 _CRITICAL = 2_000_000_000

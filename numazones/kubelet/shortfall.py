@@ -13,7 +13,7 @@ from numazones.kubelet.admission import Attempt, Manager
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.demand import Demand
 from numazones.kubelet.hints import masks_of_size
-from numazones.kubelet.machine import NOWHERE
+from numazones.kubelet.machine import name_numas
 from numazones.kubelet.node import Node
 from numazones.kubelet.rejection import EMPTY_POD_SHARED_POOL, SMT_ALIGNMENT, TOPOLOGY_AFFINITY, Rejection
 from numazones.wording import enumeration, pluralize
@@ -405,11 +405,3 @@ def _count(count: int) -> str:
 
 def _nodes(count: int) -> str:
     return f"{_count(count)} NUMA node" + ("" if count == 1 else "s")
-
-
-def name_numas(mask: int) -> str:
-    """``NUMA node 1``, ``NUMA nodes 0-1``; ``an unknown NUMA node`` for ids that no machine has."""
-    if mask >> NOWHERE & 1:
-        known = mask & ~(1 << NOWHERE)
-        return f"{name_numas(known)} and an unknown one" if known else "an unknown NUMA node"
-    return ("NUMA node " if mask.bit_count() == 1 else "NUMA nodes ") + cpuset.format(mask)

@@ -18,11 +18,10 @@ from numazones.kubelet.admission import Admission, ContainerAllocation, admit, a
 from numazones.kubelet.amounts import Amounts, amounts_of, follows_from_amounts
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
 from numazones.kubelet.demand import Demand
-from numazones.kubelet.machine import Machine, numas_of
+from numazones.kubelet.machine import Machine, name_numas, numas_of
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
-from numazones.kubelet.shortfall import name_numas
 from numazones.kubelet.topology_manager import DEFAULT_MAX_NUMA_NODES
 from numazones.placement import (
     Decision,

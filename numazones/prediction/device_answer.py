@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Self
 
 from numazones import cpuset
 from numazones.apimachinery.answer import or_left_out
-from numazones.kubelet.shortfall import name_numas
+from numazones.kubelet.machine import name_numas
 from numazones.wording import enumeration
 
 if TYPE_CHECKING:  # few pods have claims

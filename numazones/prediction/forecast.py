@@ -24,12 +24,12 @@ from numazones.cluster.other_requests import recounted, whole_cores, with_reques
 from numazones.cluster.pod_kind import PodKind, newcomer, relevant
 from numazones.errors import About, NodeName, NumazonesError, expect
 from numazones.kubelet.constraints import Constraints
+from numazones.kubelet.machine import name_numas
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import operating_system
 from numazones.kubelet.node_info import PodInfo
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import SMT_ALIGNMENT
-from numazones.kubelet.shortfall import name_numas
 from numazones.placement import Decision, Placement, Unknown
 from numazones.placement.kubelet import KUBELET, KubeletPlacement
 from numazones.prediction import doubts, headline

@@ -13,9 +13,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from numazones.apimachinery import timestamp
+from numazones.cluster.admission_gate import RELEASED
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.pod_kind import PodKind, relevant
-from numazones.cluster.waiting import RELEASED
 from numazones.errors import About
 from numazones.wording import some_of
 

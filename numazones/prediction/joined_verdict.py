@@ -13,7 +13,7 @@ from numazones import cpuset
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode
 from numazones.cluster.pod_kind import ALIGNMENT, REQUIRED, PodKind
-from numazones.kubelet.shortfall import name_numas
+from numazones.kubelet.machine import name_numas
 from numazones.prediction.device_answer import ALIGNED, ALIGNMENT_UNKNOWN, CANNOT_ALLOCATE, NOT_ALIGNED
 from numazones.prediction.pod_devices import device_answer
 from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeAnswer, NodeVerdict

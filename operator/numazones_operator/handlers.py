@@ -30,7 +30,7 @@ import aiohttp
 import kopf
 
 from numazones.api.meta import API_VERSION
-from numazones.cluster.waiting import GATE, OPT_IN
+from numazones.cluster.admission_gate import GATE, OPT_IN
 from numazones_client import ClusterConfig, Resource
 from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_operator.events import COMPONENT, NORMAL, WARNING, EventPoster, object_reference

@@ -21,7 +21,7 @@ from typing import Any
 from checks.clusters import shipped_rights
 from checks.clusters.chaos import tenant
 from checks.clusters.chaos.checker import Event
-from numazones.cluster.waiting import OPT_IN
+from numazones.cluster.admission_gate import OPT_IN
 from numazones_apiserver import ApiServer, DeleteOptions, kubeconfig
 from numazones_apiserver.errors import StatusError
 from numazones_apiserver.requests import HTTPRequest, RequestInfo

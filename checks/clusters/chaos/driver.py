@@ -15,7 +15,7 @@ from checks.clusters.chaos import checker
 from checks.clusters.chaos.checker import Pace, Violation
 from checks.clusters.chaos.cluster import NODES, REPLICAS, Cluster, running
 from checks.clusters.chaos.tenant import IMPORTANT, Tenant
-from numazones.cluster.waiting import GATE
+from numazones.cluster.admission_gate import GATE
 from numazones_client import APIError, Resource
 from numazones_client.resources import (
     BUDGETS,

@@ -20,7 +20,7 @@ from kubectl_numazones.plans.decisions import PlanDecision
 from kubectl_numazones.reading.cluster import read_cluster
 from kubectl_numazones.reading.kinds import ACCESS_REVIEWS
 from kubectl_numazones.reading.source import Source, connect
-from numazones.cluster.waiting import RELEASED
+from numazones.cluster.admission_gate import RELEASED
 from numazones_apiserver.errors import StatusError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from kubectl_numazones.main import commands
-from numazones.cluster.waiting import GATE
+from numazones.cluster.admission_gate import GATE
 from numazones_apiserver.errors import StatusError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client

@@ -10,8 +10,8 @@ import pytest
 from multidict import CIMultiDict, MultiDict
 
 from checks.programs.manifests.test_chart import CHART
+from numazones.cluster.admission_gate import GATE, OPT_IN
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.waiting import GATE, OPT_IN
 from numazones.prediction.forecast import relevant
 from numazones_apiserver import ApiServer
 from numazones_apiserver.requests import HTTPRequest

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from checks.clusters.manifests.test_gate_injection import CASES, CONCERNED, pod
+from numazones.cluster.admission_gate import GATE, OPT_IN
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.waiting import GATE, OPT_IN
 from numazones.prediction.forecast import relevant
 from tests.places import ROOT
 from tests.real_apiserver import RealAPIServer

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from numazones.cluster.waiting import GATE
+from numazones.cluster.admission_gate import GATE
 from numazones_operator.prevention.gate_removal_patch import TargetNode, gate_removal_patch
 from tests.operator.pods import pod_body
 from tests.real_apiserver import RealAPIServer

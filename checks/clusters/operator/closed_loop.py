@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 
 from numazones.api.meta import NODE_LABEL
-from numazones.cluster.waiting import OPT_IN
+from numazones.cluster.admission_gate import OPT_IN
 from numazones_apiserver import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NAMESPACES, NUMAZONES, PODS

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from checks.clusters.operator.closed_loop import OPTIONS, Loop, closed_loop
 from numazones.api import crd
-from numazones.cluster.waiting import OPT_IN
+from numazones.cluster.admission_gate import OPT_IN
 from numazones_client import ClusterConfig
 from numazones_client.resources import (
     DEFINITIONS,

@@ -24,7 +24,7 @@ from checks.clusters.operator.closed_loop import Loop, closed_loop
 from checks.clusters.operator.test_faults import has_verdict
 from checks.clusters.shipped_rights import guard, manifests
 from numazones.api import crd
-from numazones.cluster.waiting import GATE
+from numazones.cluster.admission_gate import GATE
 from numazones_apiserver.requests import HTTPRequest
 from numazones_client.resources import NUMAZONES
 from numazones_simulator.addresses import free_address

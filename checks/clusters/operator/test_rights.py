@@ -13,7 +13,7 @@ from checks.clusters.operator.real_cluster import cluster_on
 from checks.clusters.operator.rights import granted_rights, note_rights
 from checks.clusters.operator.wrong_predictions import WrongPredictions, config_map, kept_misses
 from numazones.api.meta import NODE_LABEL
-from numazones.cluster.waiting import GATE, OPT_IN, RELEASED
+from numazones.cluster.admission_gate import GATE, OPT_IN, RELEASED
 from numazones_client import Client
 from numazones_client.resources import (
     ADMISSION_PREDICTIONS,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.clusters.operator.closed_loop import Loop, closed_loop
-from numazones.cluster.waiting import GATE
+from numazones.cluster.admission_gate import GATE
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
 from numazones_simulator.kube_scheduler.configuration import Configuration

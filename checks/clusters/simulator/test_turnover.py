@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster.waiting import GATE
+from numazones.cluster.admission_gate import GATE
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds, simulated_cluster

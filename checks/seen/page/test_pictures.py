@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from checks.seen.page.browser import Open, serious
 from kubectl_numazones.main import commands
-from numazones.cluster.waiting import RELEASED
+from numazones.cluster.admission_gate import RELEASED
 from tests.kubectl.best_effort_cluster import best_effort_cluster
 from tests.kubectl.guide_cluster import guide_cluster
 from tests.kubectl.small_cluster import pod_body

@@ -18,9 +18,9 @@ from numazones.api.meta import NODE_LABEL, VERSION
 from numazones.api.numazone import CPUS_EXCLUSIVE, KUBELET_DECIDES
 from numazones.api.workload_partitioning import CONSISTENT
 from numazones.apimachinery import timestamp
+from numazones.cluster.admission_gate import GATE, OPT_IN
 from numazones.cluster.cluster import UNDECIDED
 from numazones.cluster.dump import OBJECTS_MISSING, OPTION_UNKNOWN
-from numazones.cluster.waiting import GATE, OPT_IN
 from numazones.kubelet import cures
 from numazones.kubelet.state_validation import RESTART_FAILS
 from numazones.prediction.forecast import relevant

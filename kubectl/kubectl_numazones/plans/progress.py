@@ -6,7 +6,7 @@ from typing import Any
 
 from kubectl_numazones.plans.decisions import PendingPlan
 from numazones.api.rebalance import ENDED, PlanPhase
-from numazones.cluster.waiting import GATE
+from numazones.cluster.admission_gate import GATE
 from numazones_client import Client, Forbidden, NotFound
 from numazones_client.errors import Unreachable
 from numazones_client.resources import PODS, REBALANCE_RECOMMENDATIONS

@@ -13,7 +13,7 @@ from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
-from numazones.kubelet.shortfall import name_numas
+from numazones.kubelet.machine import name_numas
 from numazones.placement import Decision, Placement, Unknown
 from numazones.prediction.device_answer import ContainerPlace, ForeseenDevice
 from numazones.prediction.forecast import (

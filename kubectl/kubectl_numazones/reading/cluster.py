@@ -29,10 +29,10 @@ from kubectl_numazones.reading.names import (
 )
 from kubectl_numazones.reading.source import Source, listed
 from numazones.apimachinery.api_object import CURE, MALFORMED, InvalidObject
+from numazones.cluster.admission_gate import RELEASED
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.dump import Dump, nodes_of
 from numazones.cluster.owners import owner_of
-from numazones.cluster.waiting import RELEASED
 from numazones.errors import NumazonesError
 from numazones.placement.occupancy import Occupancy
 from numazones.wording import did_you_mean, pluralize, some_of

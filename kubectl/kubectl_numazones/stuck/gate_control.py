@@ -20,7 +20,7 @@ from kubectl_numazones.stuck.gated_pods import (
     opted_in,
     trouble,
 )
-from numazones.cluster.waiting import GATE, WITHOUT_GATE
+from numazones.cluster.admission_gate import GATE, WITHOUT_GATE
 from numazones.errors import NumazonesError
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, Resource
 from numazones_client.client import STRATEGIC_MERGE_PATCH

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from numazones.apimachinery import timestamp
+from numazones.cluster.admission_gate import GATE, OPT_IN
 from numazones.cluster.cluster import is_true
-from numazones.cluster.waiting import GATE, OPT_IN
 
 OPERATOR = "numazones-operator"
 """The operator's name: of its Lease, and the value of its pods' label ``app.kubernetes.io/name``."""

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from numazones import cpuset
 from numazones.apimachinery.answer import or_null
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.kubelet.shortfall import name_numas
+from numazones.kubelet.machine import name_numas
 from numazones.prediction.held_room import ArrivalPath, by_node, held, zones_held
 from numazones.wording import pluralize
 

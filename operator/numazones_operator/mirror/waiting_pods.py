@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from numazones.cluster.admission_gate import RELEASED
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.waiting import RELEASED
 from numazones.prediction import forecast as prediction
 
 RELEASED_SECONDS = 5.0

@@ -10,7 +10,7 @@ server.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from numazones.cluster.waiting import RELEASED, WITHOUT_GATE
+from numazones.cluster.admission_gate import RELEASED, WITHOUT_GATE
 
 HOSTNAME = "kubernetes.io/hostname"
 

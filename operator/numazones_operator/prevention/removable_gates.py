@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from numazones.cluster.admission_gate import GATE, OPT_IN
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.waiting import GATE, OPT_IN
 from numazones_client.table import Table
 from numazones_operator.events import WARNING, EventPoster
 from numazones_operator.faults import of_pod

@@ -8,8 +8,8 @@ from typing import Any
 
 from numazones.api.rebalance import MovePhase, PlanPhase
 from numazones.apimachinery.defaulting import Defaults
+from numazones.cluster.admission_gate import GATE
 from numazones.cluster.cluster import Cluster, ClusterPod
-from numazones.cluster.waiting import GATE
 from numazones.rebalance.budgets import Budget, BudgetHeadroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import EvictionContext

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from numazones.apimachinery import timestamp
+from numazones.cluster.admission_gate import GATE
 from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
-from numazones.cluster.waiting import GATE
 from numazones.placement import ADMITTED
 from numazones.placement.model import kubelet_verdict
 from numazones.rebalance.moves import replacement

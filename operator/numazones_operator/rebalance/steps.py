@@ -21,10 +21,10 @@ from numazones import cpuset
 from numazones.api.rebalance import MovePhase, MoveProgress, PlanPhase, PodReference, RecommendedMove
 from numazones.apimachinery import timestamp
 from numazones.apimachinery.duration import human_duration
+from numazones.cluster.admission_gate import GATE, OPT_IN
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.waiting import GATE, OPT_IN
 from numazones.kubelet.demand import QOSClass
-from numazones.kubelet.shortfall import name_numas
+from numazones.kubelet.machine import name_numas
 from numazones.placement.fragmentation import zones_of
 from numazones.rebalance.budgets import BudgetHeadroom
 from numazones.rebalance.candidates import Situation

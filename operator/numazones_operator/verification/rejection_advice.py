@@ -13,8 +13,8 @@ from numazones import cpuset
 from numazones.advice.changes import NodeContext, advise_on
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.explanation import Explanation, explain
+from numazones.kubelet.machine import name_numas
 from numazones.kubelet.node_info import NodeInfo
-from numazones.kubelet.shortfall import name_numas
 from numazones.rebalance.filter import protection
 from numazones.wording import some_of
 from numazones_operator.verification.verifier import Expectation, Verification

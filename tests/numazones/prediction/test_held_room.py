@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from numazones.apimachinery import timestamp
+from numazones.cluster.admission_gate import RELEASED
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.cluster.waiting import RELEASED
 from numazones.errors import ObjectFault
 from numazones.kubelet.pod import Pod
 from numazones.placement.kubelet import KUBELET_MODEL, KubeletPlacement

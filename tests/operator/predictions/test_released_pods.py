@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from numazones.cluster.admission_gate import GATE, RELEASED
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.waiting import GATE, RELEASED
 from numazones_operator.mirror.waiting_pods import RELEASED_SECONDS
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from tests.operator.offline_pipeline import OfflinePipeline

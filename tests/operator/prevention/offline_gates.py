@@ -2,8 +2,8 @@
 
 import asyncio
 
+from numazones.cluster.admission_gate import OPT_IN
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.waiting import OPT_IN
 from numazones_client.table import Table
 from numazones_operator.mirror.decoding import NamespaceLabels
 from numazones_operator.prevention.admission_gates import AdmissionGates

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from numazones.cluster.admission_gate import GATE
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.waiting import GATE
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node
 from numazones_operator.prevention.extender.binding import BOUND

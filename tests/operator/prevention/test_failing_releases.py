@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster.waiting import GATE
+from numazones.cluster.admission_gate import GATE
 from numazones_client import APIError, Forbidden, Invalid, ServerError, TooManyRequests, Unreachable
 from numazones_client.errors import Request
 from numazones_client.reachability import Reachability

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster.waiting import GATE
+from numazones.cluster.admission_gate import GATE
 from numazones.prediction.forecast import Forecast
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.prevention.admission_gates import AdmissionGates

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from numazones.cluster.admission_gate import GATE
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.waiting import GATE
 from numazones.prediction.held_room import held
 from numazones_operator.prevention import shared_pool_pods
 from tests.operator.mirror.test_node_placement import Setting

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from numazones.apimachinery import timestamp
+from numazones.cluster.admission_gate import RELEASED
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.waiting import RELEASED
 from numazones.errors import NodeName, ObjectFault
 from numazones.prediction.forecast import NodeAnswer, PodKind, ask
 from numazones.prediction.held_room import MAX_NODES, RELEASE_SECONDS, ArrivalPath, Hold, with_held

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from numazones.cluster.admission_gate import GATE, RELEASED
 from numazones.cluster.cluster import ClusterNode
-from numazones.cluster.waiting import GATE, RELEASED
 from numazones_client import APIError
 from numazones_client.errors import Request
 from numazones_operator.metrics.registry import Metrics

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from numazones.cluster.admission_gate import GATE
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.cluster.waiting import GATE
 from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
 from numazones_simulator import node_kinds
 from numazones_simulator.workload import PodStream

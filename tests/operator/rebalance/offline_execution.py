@@ -12,8 +12,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from numazones.api.meta import NODE_LABEL
+from numazones.cluster.admission_gate import GATE, OPT_IN
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.waiting import GATE, OPT_IN
 from numazones.kubelet.admission import admit
 from numazones.rebalance.custom_resources import policy_of
 from numazones.rebalance.policy import Policy

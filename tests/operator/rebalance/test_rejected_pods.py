@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from numazones.cluster.admission_gate import GATE
 from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
-from numazones.cluster.waiting import GATE
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from numazones.api.rebalance import PlanPhase
+from numazones.cluster.admission_gate import GATE
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.waiting import GATE
 from numazones.rebalance.budgets import Budget
 from numazones_client import APIError, Conflict, Forbidden, NotFound, TooManyRequests
 from numazones_client.errors import Request, ServerError

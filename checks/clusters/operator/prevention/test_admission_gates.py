@@ -9,7 +9,7 @@ import pytest
 
 from checks.clusters.operator.closed_loop import OPTIONS, Loop, closed_loop, metrics
 from numazones.apimachinery import timestamp
-from numazones.cluster.waiting import GATE, RELEASED
+from numazones.cluster.admission_gate import GATE, RELEASED
 from numazones_apiserver.errors import StatusError
 from numazones_apiserver.faults import Fault
 from numazones_client.resources import ADMISSION_PREDICTIONS, EVENTS, LEASES, PODS, PRIORITY_CLASSES

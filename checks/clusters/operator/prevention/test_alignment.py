@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from numazones.cluster.admission_gate import GATE
 from numazones.cluster.pod_kind import ALIGNMENT
-from numazones.cluster.waiting import GATE
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster.waiting import GATE, RELEASED
+from numazones.cluster.admission_gate import GATE, RELEASED
 from numazones_apiserver import ApiServer, InProcess
 from numazones_client import APIError, Client, Conflict
 from numazones_client.client import STRATEGIC_MERGE_PATCH

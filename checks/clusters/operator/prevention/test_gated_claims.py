@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from checks.clusters.operator.closed_loop import closed_loop, metrics
-from numazones.cluster.waiting import GATE
+from numazones.cluster.admission_gate import GATE
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice
 from numazones_client.resources import DEVICE_CLASSES, NAMESPACES, PODS

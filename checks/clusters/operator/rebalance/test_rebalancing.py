@@ -18,7 +18,7 @@ from checks.clusters.operator.real_cluster import cluster_on
 from checks.clusters.operator.rebalance.kept_back import next_write_kept_back
 from checks.clusters.operator.rights import granted_rights, note_rights
 from numazones.apimachinery import timestamp
-from numazones.cluster.waiting import GATE
+from numazones.cluster.admission_gate import GATE
 from numazones_apiserver.errors import StatusError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client, Invalid, Resource
