@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from numazones import build, cpuset
     from numazones.api.numazone import NUMAZone
-    from numazones.api.zones import node_from_zones, zones_from_node
+    from numazones.api.zones import node_from_zones
+    from numazones.api.zones_from_node import zones_from_node
     from numazones.apimachinery import quantity
     from numazones.apimachinery.quantity import Quantity
     from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
@@ -75,7 +76,8 @@ __all__ = [
 
 _MODULES = {
     "api.numazone": ("NUMAZone",),
-    "api.zones": ("node_from_zones", "zones_from_node"),
+    "api.zones": ("node_from_zones",),
+    "api.zones_from_node": ("zones_from_node",),
     "apimachinery.quantity": ("Quantity",),
     "cluster.cluster": ("Cluster", "ClusterNode", "ClusterPod"),
     "cluster.dump": ("cluster_from_api",),

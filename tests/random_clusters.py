@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones_koordinator.admission import admit as admit_koordinator

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from kubectl_numazones.live.board import board_of
 from kubectl_numazones.main import commands
 from kubectl_numazones.reading.cluster import read_cluster
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.cluster.cluster import ClusterPod
 from numazones_simulator import node_kinds
 from numazones_simulator.node_spec import node_object

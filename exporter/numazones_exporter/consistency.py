@@ -10,7 +10,7 @@ Restarting the kubelet often looks like the cure, and often keeps it from starti
 from collections.abc import Iterator
 
 from numazones import cpuset
-from numazones.api.snapshot import is_strict
+from numazones.api.kubelet_settings import is_strict
 from numazones.apimachinery.quantity import format_bytes
 from numazones.apimachinery.resources import MEMORY, hugepage_type
 from numazones.errors import NumazonesError

@@ -9,7 +9,7 @@ Memory: reservedMemory as the memory manager wrote it down, else as configured.
 from dataclasses import dataclass, replace
 
 from numazones import cpuset
-from numazones.api.snapshot import is_strict
+from numazones.api.kubelet_settings import is_strict
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
 from numazones.kubelet.cpu_manager import CPUManager, CPUState

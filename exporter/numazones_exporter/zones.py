@@ -13,15 +13,11 @@ from pydantic import ValidationError
 
 from numazones import cpuset
 from numazones.api.fingerprint import fingerprint
+from numazones.api.kubelet_settings import kubelet_settings
 from numazones.api.meta import Condition
 from numazones.api.numazone import KubeletSettings, NUMAZone
 from numazones.api.shared_cpus import cpus_exclusive
-from numazones.api.snapshot import (
-    ContainerHolding,
-    KnownDevice,
-    NodeSnapshot,
-    kubelet_settings,
-)
+from numazones.api.snapshot import ContainerHolding, KnownDevice, NodeSnapshot
 from numazones.api.zone_building import build_zones
 from numazones.apimachinery.resources import MEMORY, hugepage_type
 from numazones.cpuset import CPUSet

@@ -75,7 +75,7 @@ IMPORTS = (
     "asyncio",
     "click",
     "pydantic",
-    "numazones.api.zones",
+    "numazones.api.zone_building",
     "aiohttp",
     "numazones_client",
     "google.protobuf.message",

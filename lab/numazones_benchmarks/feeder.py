@@ -14,7 +14,7 @@ from typing import Any
 
 from numazones import cpuset
 from numazones.api import crd
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.cluster.admission_gate import OPT_IN
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.machine import CPU, Machine, NUMANode

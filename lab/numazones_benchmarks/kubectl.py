@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from numazones.api.meta import Condition
-from numazones.api.numazone import DEVICES_COUNTED, ZoneDevice
+from numazones.api.numazone import DEVICES_COUNTED
 from numazones.api.snapshot import KnownDevice, NodeSnapshot
 from numazones.wording import pluralize
 
@@ -23,17 +23,6 @@ _AROUND = 64
 
 _Device = tuple[str, str]
 """(resource, id)"""
-
-
-def ids_of(device: ZoneDevice) -> tuple[str, ...]:
-    """Return an id for each device that an entry stands for.
-
-    >>> ids_of(ZoneDevice(resource="vendor/gpu", id="group-0", count=2))
-    ('group-0.0', 'group-0.1')
-    """
-    if device.count == 1:
-        return (device.id,)
-    return tuple(f"{device.id}.{number}" for number in range(device.count))
 
 
 def grouped(snapshot: NodeSnapshot) -> NodeSnapshot:

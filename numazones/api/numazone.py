@@ -238,6 +238,17 @@ class ZoneDevice(APIModel):
         "Container that holds the device. If init containers passed it on, one of the containers involved."
     )
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Return an id for each device that the entry stands for.
+
+        >>> ZoneDevice(resource="vendor/gpu", id="group-0", count=2).ids
+        ('group-0.0', 'group-0.1')
+        """
+        if self.count == 1:
+            return (self.id,)
+        return tuple(f"{self.id}.{number}" for number in range(self.count))
+
 
 class MemoryBlock(APIModel):
     """Memory or hugepages that the memory manager has bound to NUMA nodes for a container."""

@@ -12,6 +12,7 @@ from itertools import groupby
 from numazones import cpuset
 from numazones.api.amounts import amounts_of, headroom_of, summary_of
 from numazones.api.device_groups import grouped
+from numazones.api.kubelet_settings import keeps_reserved_apart
 from numazones.api.meta import NODE_LABEL, TRANSITION_TIME, ObjectMeta, OwnerReference
 from numazones.api.numazone import (
     Assignment,
@@ -29,7 +30,7 @@ from numazones.api.numazone import (
     ZoneDevice,
     zone_name,
 )
-from numazones.api.snapshot import ContainerHolding, KnownDevice, NodeSnapshot, keeps_reserved_apart
+from numazones.api.snapshot import ContainerHolding, KnownDevice, NodeSnapshot
 from numazones.cpuset import CPUSet
 from numazones.kubelet.machine import Machine, NUMANode
 

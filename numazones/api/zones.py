@@ -1,10 +1,9 @@
-"""Converts between the NUMAZones of a node and the exact state from which its kubelet decides.
+"""Read from the NUMAZones of a node the exact state from which its kubelet decides.
 
 ``node_from_zones`` gives the ``Node`` that admits the next pod as the kubelet would. Zones that are
 missing, disagree, or say themselves that they are not complete are rejected by name, so that nobody
-predicts from half a node. ``zones_from_node`` is the way back, and loses nothing that admission needs:
-reserved amounts become explicit reservations (``reservedSystemCPUs``, ``reservedMemory``), which a kubelet
-treats the same as amounts it has worked out itself.
+predicts from half a node. ``numazones.api.zones_from_node`` is the way back; who only reads zones does not
+import it.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
@@ -12,8 +11,7 @@ from functools import lru_cache
 from typing import NoReturn, Protocol, TypeVar
 
 from numazones import cpuset
-from numazones.api.device_groups import ids_of
-from numazones.api.meta import Condition
+from numazones.api.kubelet_settings import keeps_reserved_apart
 from numazones.api.numazone import (
     READY,
     Assignment,
@@ -23,14 +21,6 @@ from numazones.api.numazone import (
     Topology,
     ZoneResource,
 )
-from numazones.api.snapshot import (
-    ContainerHolding,
-    KnownDevice,
-    NodeSnapshot,
-    keeps_reserved_apart,
-    kubelet_settings,
-)
-from numazones.api.zone_building import build_zones
 from numazones.apimachinery import quantity
 from numazones.apimachinery.resources import HUGEPAGES, MEMORY, is_device, is_memory, page_kib
 from numazones.cpuset import CPUSet
@@ -46,16 +36,6 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.startup import KubeletManagers as Started
 from numazones.kubelet.versions import release
 from numazones.wording import pluralize
-
-__all__ = [
-    "IncompleteZones",
-    "OptionUnknown",
-    "Remember",
-    "ZonesNotReady",
-    "build_zones",
-    "node_from_zones",
-    "zones_from_node",
-]
 
 _KIB = 1024
 _Value = TypeVar("_Value")
@@ -103,7 +83,7 @@ def node_from_zones(
         InvalidConfiguration, InvalidNodeState, InvalidMachine, InvalidQuantity, InvalidCPUSet,
         UnsupportedVersion: what the zones describe cannot be, or is not modelled.
 
-    >>> from numazones import build
+    >>> from numazones import build, zones_from_node
     >>> node = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
     >>> zones = zones_from_node(node, node_name="worker-1", pods={})
     >>> node_from_zones(zones).cpus == node.cpus
@@ -137,89 +117,6 @@ def node_from_zones(
         memory_pods=holders.memory_pods,
         device_assignments=holders.devices,
     )
-
-
-def zones_from_node(
-    node: Node,
-    *,
-    node_name: str,
-    pods: Mapping[str, tuple[str, str]],
-    version: str = "",
-    conditions: Iterable[Condition] = (Condition(type=READY, status="True", reason="Complete"),),
-    pods_fingerprint: str = "",
-) -> list[NUMAZone]:
-    """Return the zones that describe an admission state.
-
-    Args:
-        node: the state.
-        node_name: name of the Kubernetes node.
-        pods: uid → (namespace, name) of the pods that hold something; unknown ones stay nameless.
-        version: the kubelet's version; its release where left out.
-        conditions: what to say about the zones.
-        pods_fingerprint: checksum of the node's pods.
-
-    >>> from numazones import build
-    >>> node = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
-    >>> [zone.spec.numa_id for zone in zones_from_node(node, node_name="worker-1", pods={})]
-    [0, 1]
-    """
-    numas = node.kubelet.memory.numas
-    return build_zones(
-        NodeSnapshot(
-            node_name=node_name,
-            machine=node.machine,
-            kubelet=kubelet_settings(node.config, version=version or node.config.release.version),
-            reserved_cpus=node.kubelet.cpus.reserved,
-            default_cpus=node.cpus.default if node.kubelet.cpus.static else None,
-            exclusive_cpus=node.cpus.exclusive_cpus(),
-            memory_reserved=_by_numa(numas, node.kubelet.memory.system_reserved),
-            memory_assigned=_by_numa(numas, node.memory.reserved),
-            machine_state=node.machine_state if node.kubelet.memory.static else None,
-            devices=tuple(
-                KnownDevice(name, device.id, cpuset.of(device.numa), device.healthy, resource.registered)
-                for name, resource in node.kubelet.devices.resources.items()
-                for device in resource.devices
-            ),
-            resources_without_devices=frozenset(
-                name for name, resource in node.kubelet.devices.resources.items() if not resource.devices
-            ),
-            holders=tuple(_holders_of(node, pods)),
-            pods_fingerprint=pods_fingerprint,
-            conditions=tuple(conditions),
-        )
-    )
-
-
-def _by_numa(numas: Iterable[int], columns: Mapping[str, tuple[int, ...]]) -> dict[tuple[int, str], int]:
-    return {
-        (numa, kind): amount
-        for kind, column in columns.items()
-        for numa, amount in zip(numas, column, strict=True)
-    }
-
-
-def _holders_of(node: Node, pods: Mapping[str, tuple[str, str]]) -> Iterable[ContainerHolding]:
-    held = node.device_assignments
-    for uid in sorted(node.pods):
-        cpus = node.cpus.assignments.get(uid, {})
-        memory = node.memory.assignments.get(uid, {})
-        devices = held.get(uid, {})
-        whole = (node.cpus.pods.get(uid, 0), node.memory.pods.get(uid, ()))
-        if any(whole):
-            yield ContainerHolding(*pods.get(uid, ("", "")), uid, "", *whole)
-        for container in sorted({*cpus, *memory, *devices}):
-            yield ContainerHolding(
-                *pods.get(uid, ("", "")),
-                uid,
-                container,
-                cpus.get(container, 0),
-                memory.get(container, ()),
-                frozenset(
-                    (resource, device)
-                    for resource, ids in devices.get(container, {}).items()
-                    for device in ids
-                ),
-            )
 
 
 def _statuses_by_numa(zones: Iterable[NUMAZone]) -> dict[int, NUMAZoneStatus]:
@@ -501,7 +398,7 @@ def _devices(statuses: Mapping[int, NUMAZoneStatus]) -> dict[str, list[Device]]:
             if device.registered:
                 numas = (numa,) if device.numa_ids is None else tuple(sorted(device.numa_ids))
                 known = found.setdefault(device.resource, {})
-                for name in ids_of(device):
+                for name in device.ids:
                     known[name] = Device(name, numas, device.healthy)
     without = {
         row.name for status in statuses.values() for row in status.resources if is_device(row.name)
@@ -550,7 +447,7 @@ class _Holders:
 
     def _add_devices(self, status: NUMAZoneStatus) -> None:
         by_name = {(item.namespace, item.pod, item.container): item for item in status.assignments}
-        listed = {(device.resource, device.id): ids_of(device) for device in status.devices}
+        listed = {(device.resource, device.id): device.ids for device in status.devices}
         for device in status.devices:
             if device.assigned_to is None:
                 continue

@@ -15,7 +15,7 @@ from heapq import nsmallest
 from typing import Any
 
 from numazones.api.noderesourcetopology import NodeResourceTopology, from_zones
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.cluster import scheduling, topology_match
 from numazones.cluster.cluster import ClusterNode, ClusterPod

@@ -16,7 +16,8 @@ from typing import Any, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from numazones.api.numazone import NUMAZone
-from numazones.api.zones import node_from_zones, zones_from_node
+from numazones.api.zones import node_from_zones
+from numazones.api.zones_from_node import zones_from_node
 from numazones.apimachinery.documents import OBJECT, UnreadableDocument, gunzip, read_json
 from numazones.errors import NumazonesError
 from numazones.kubelet.node_admission import admit_to_node

@@ -7,7 +7,7 @@ best-effort, on ``worker-3`` none.
 from collections.abc import Iterable
 from typing import Any
 
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node

@@ -6,7 +6,7 @@ Two nodes of two NUMA nodes each. ``worker-1`` has six exclusive CPUs left, four
 
 from typing import Any
 
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod

@@ -13,7 +13,7 @@ from kubectl_numazones.live import head
 from kubectl_numazones.live.board import board_of
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import NotThere, read_cluster
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.versions import NEWEST
 from tests.kubectl.small_cluster import cluster, node_body, pod_body, written

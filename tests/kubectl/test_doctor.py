@@ -9,7 +9,7 @@ import pytest
 import yaml
 from click.testing import Result
 
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from tests.kubectl.healthy_cluster import (
     EXPORTER,
     LATER,

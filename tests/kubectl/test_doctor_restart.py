@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.kubelet.admission import admit
 from numazones.kubelet.machine import Machine, NUMANode
 from numazones.kubelet.pod import Pod

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod

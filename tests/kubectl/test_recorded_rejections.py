@@ -19,7 +19,7 @@ from click.testing import Result
 
 from kubectl_numazones.reading import recorded_files, recording
 from numazones import cpuset
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.apimachinery.defaulting import created_spec
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.explanation import explain

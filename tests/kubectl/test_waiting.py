@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from tests.follow_advice import Object
 from tests.kubectl.small_cluster import node_body, pod_body, written
 from tests.numazones.kubelet import building

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from tests.kubectl.small_cluster import node_body, written
 from tests.numazones.kubelet import building
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones_operator.events import EventPoster
 from numazones_operator.metrics.registry import Metrics

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from numazones.api.numazone import NUMAZone
-from numazones.api.zones import node_from_zones, zones_from_node
+from numazones.api.zones import node_from_zones
+from numazones.api.zones_from_node import zones_from_node
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.prediction import forecast as prediction
 from numazones.prediction.forecast import NodeAnswer, NodeVerdict, PodKind

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from numazones.api.noderesourcetopology import from_zones
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.apimachinery.resources import hugepage_type
 from numazones.cluster.topology_match import matches
 from numazones.errors import NumazonesError

@@ -8,7 +8,7 @@ from unittest import mock
 
 from prometheus_client import CollectorRegistry
 
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.cluster.admission_gate import GATE, RELEASED
 from numazones.placement.fragmentation import Shape
 from numazones_client import Decoder, Reflector, by_uid

@@ -12,7 +12,7 @@ from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.file_content import read_file, recorded_json
 from kubectl_numazones.reading.recorded_files import PODS
 from kubectl_numazones.reading.recording import RecordedNode, recorded_lines, usable
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.apimachinery.api_object import MALFORMED
 from numazones.apimachinery.documents import OBJECT
 from numazones.cluster.cluster import ClusterPod

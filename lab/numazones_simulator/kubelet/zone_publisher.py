@@ -13,7 +13,7 @@ from typing import Any
 from numazones.api.meta import NODE_LABEL, Condition
 from numazones.api.numazone import READY
 from numazones.api.shared_cpus import cpus_exclusive
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones_client import APIError, Client
 from numazones_client.resources import LEASES, NUMAZONES
 from numazones_simulator import clock

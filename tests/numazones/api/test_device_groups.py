@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from numazones.api import device_groups
 from numazones.api.numazone import NUMAZone
-from numazones.api.zones import node_from_zones, zones_from_node
+from numazones.api.zones import node_from_zones
+from numazones.api.zones_from_node import zones_from_node
 from numazones.kubelet.admission import admit
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node

@@ -8,7 +8,7 @@ from numazones import build
 from numazones.api.claimed_devices import claimed_devices
 from numazones.api.dynamic_resources import dynamic_resources
 from numazones.api.numazone import Assignment, DeviceIDs, NUMAZone
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice

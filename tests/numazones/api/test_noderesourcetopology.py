@@ -14,7 +14,8 @@ from numazones.api.noderesourcetopology import (
 )
 from numazones.api.numazone import NUMAZone
 from numazones.api.snapshot import NodeSnapshot
-from numazones.api.zones import build_zones, zones_from_node
+from numazones.api.zone_building import build_zones
+from numazones.api.zones_from_node import zones_from_node
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit
 from numazones.kubelet.machine import CPU, Machine, NUMANode

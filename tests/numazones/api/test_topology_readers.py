@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from numazones.api.noderesourcetopology import NUMA_ID, from_zones
 from numazones.api.numazone import NUMAZone
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.apimachinery import quantity
 from numazones.kubelet.node import Node
 from tests.numazones.api.nodes import nodes

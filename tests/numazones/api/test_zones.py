@@ -15,13 +15,9 @@ from numazones.api.amounts import in_gibibytes
 from numazones.api.meta import Condition
 from numazones.api.numazone import NUMAZone
 from numazones.api.snapshot import ContainerHolding, KnownCache, KnownDevice, NodeSnapshot
-from numazones.api.zones import (
-    IncompleteZones,
-    ZonesNotReady,
-    build_zones,
-    node_from_zones,
-    zones_from_node,
-)
+from numazones.api.zone_building import build_zones
+from numazones.api.zones import IncompleteZones, ZonesNotReady, node_from_zones
+from numazones.api.zones_from_node import zones_from_node
 from numazones.apimachinery import quantity
 from numazones.cluster.sharing import Sharing
 from numazones.errors import NumazonesError

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from numazones import build
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.dump import Dump, read_nodes
 from numazones.prediction.forecast import UNKNOWN, predict

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones.api.zones import node_from_zones, zones_from_node
+from numazones.api.zones import node_from_zones
+from numazones.api.zones_from_node import zones_from_node
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.sharing import Sharing
 from numazones.kubelet.constraints import Constraints

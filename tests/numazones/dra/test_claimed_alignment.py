@@ -9,7 +9,7 @@ from numazones import build
 from numazones.alignment.alignable import trials_on
 from numazones.alignment.pod_alignment import Alignment, of_node
 from numazones.api.numazone import Assignment, DeviceIDs
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.cluster.dump import Dump, read_nodes
 from numazones.kubelet.admission import admit
 from tests.numazones.dra.building import NODE, claim, device, resource_slice, result

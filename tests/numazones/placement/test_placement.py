@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.cluster.cluster import OTHER_MODEL, UNDECIDED, Cluster, ClusterNode, ClusterPod
 from numazones.cluster.dump import Dump
 from numazones.errors import NumazonesError

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from numazones import build
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.dump import Dump, read_nodes
 from numazones.prediction.device_answer import DeviceAnswer, ForeseenDevice

@@ -4,7 +4,7 @@ from typing import Any
 
 from numazones import build as make
 from numazones.api.numazone import Assignment, DeviceIDs
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.cluster.cluster import Cluster, ClusterPod
 from numazones.cluster.dump import Dump, read_nodes
 from numazones.kubelet.admission import admit

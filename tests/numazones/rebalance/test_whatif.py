@@ -7,7 +7,7 @@ import pytest
 
 from numazones.api.eviction_limits import EvictionLimits
 from numazones.api.rebalance import RebalancePolicy
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.apimachinery.answer import document
 from numazones.cluster.dump import Dump, InvalidDump
 from numazones.errors import ObjectFault

@@ -3,7 +3,7 @@
 from numazones.api.meta import Condition
 from numazones.api.numazone import READY
 from numazones.api.shared_cpus import cpus_exclusive
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.cluster.cluster import ClusterPod
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node

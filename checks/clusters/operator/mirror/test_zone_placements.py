@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from checks.clusters.operator.closed_loop import Loop, closed_loop
 from checks.clusters.operator.kubectl import run
 from numazones.api.numazone import NUMAZone
-from numazones.api.zones import zones_from_node
+from numazones.api.zones_from_node import zones_from_node
 from numazones.cluster.dump import Dump, nodes_of
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass
