@@ -139,6 +139,25 @@ class Machine:
         return dict.fromkeys(self.by_numa, 0) | cpuset.sets_by_key((cpu.numa, cpu.id) for cpu in self.cpus)
 
     @cached_property
+    def memory_of_numa(self) -> dict[int, int]:
+        """NUMA id → bytes of memory."""
+        return {node.id: node.memory for node in self.numa_nodes}
+
+    @cached_property
+    def offline_of_numa(self) -> dict[int, CPUSet]:
+        """NUMA id → CPUs that are present but offline, where there are any."""
+        return {node.id: node.offline for node in self.numa_nodes if node.offline}
+
+    @cached_property
+    def distances(self) -> dict[tuple[int, int], int]:
+        """(NUMA id, NUMA id) → distance, where it is known."""
+        return {
+            (node.id, other.id): distance
+            for node in self.numa_nodes
+            for other, distance in zip(self.numa_nodes, node.distances or (), strict=False)
+        }
+
+    @cached_property
     def cpus_of_socket(self) -> dict[int, CPUSet]:
         """Socket id → its CPUs."""
         return cpuset.sets_by_key((cpu.socket, cpu.id) for cpu in self.cpus)

@@ -42,10 +42,7 @@ from numazones.placement.occupancy import (
     Holder,
     Occupancy,
     ZoneUse,
-    distances_of,
     in_order,
-    memory_of,
-    offline_of,
     zone_uses,
 )
 
@@ -154,12 +151,13 @@ class KubeletPlacement:
         )
         allocatable, assigned = kubelet.cpus.allocatable(), node.cpus.exclusive_cpus()
         available = kubelet.cpus.available(node.cpus) if kubelet.cpus.static else 0
+        memory = _memory_by_numa(node)
         zones = tuple(
             ZoneUse(
                 numa,
                 ((assigned & cpus).bit_count(), (allocatable & cpus).bit_count()),
                 (available & cpus).bit_count(),
-                tuple(_memory_of_zone(node, numa)),
+                memory.get(numa, ()),
                 tuple(_devices_of_zone(node, numa)),
             )
             for numa, cpus in node.machine.cpus_of_numa.items()
@@ -176,9 +174,9 @@ class KubeletPlacement:
             reserved=kubelet.cpus.reserved if kubelet.cpus.static else 0,
             exclusive=kubelet.cpus.static,
             settings=settings,
-            total_memory=memory_of(node.machine),
-            distances=distances_of(node.machine),
-            offline=offline_of(node.machine),
+            total_memory=node.machine.memory_of_numa,
+            distances=node.machine.distances,
+            offline=node.machine.offline_of_numa,
         )
 
 
@@ -393,9 +391,9 @@ class PlacementAboveKubelet(ABC, Generic[State]):
             in_order(holders),
             reserved=reserved,
             settings=(("Placement", placed_by or self.model.decider),),
-            total_memory=memory_of(machine),
-            distances=distances_of(machine),
-            offline=offline_of(machine),
+            total_memory=machine.memory_of_numa,
+            distances=machine.distances,
+            offline=machine.offline_of_numa,
         )
 
     def for_scheduler(self, _name: str) -> "Placement | Unknown":
@@ -481,12 +479,20 @@ def _closeness(pod: Pod, node: Node) -> float:
 # What is held
 
 
-def _memory_of_zone(node: Node, numa: int) -> Iterator[tuple[str, int, int]]:
-    manager = node.kubelet.memory
-    for kind, column in sorted(manager.allocatable.items(), key=lambda item: (item[0] != MEMORY, item[0])):
-        position = manager.numas.index(numa)
-        if column[position]:
-            yield kind, column[position] - node.memory.free[kind][position], column[position]
+def _memory_by_numa(node: Node) -> dict[int, tuple[tuple[str, int, int], ...]]:
+    """Return NUMA id → (type, held, allocatable) of the memory there is."""
+    manager, free = node.kubelet.memory, node.memory.free
+    columns = sorted(manager.allocatable.items(), key=lambda item: (item[0] != MEMORY, item[0]))
+    return {
+        numa: tuple(
+            [
+                (kind, column[position] - free[kind][position], column[position])
+                for kind, column in columns
+                if column[position]
+            ]
+        )
+        for position, numa in enumerate(manager.numas)
+    }
 
 
 def _devices_of_zone(node: Node, numa: int) -> Iterator[DeviceUse]:

@@ -15,7 +15,7 @@ from numazones.apimachinery.answer import Named
 from numazones.apimachinery.quantity import format_bytes
 from numazones.apimachinery.resources import MEMORY
 from numazones.cpuset import CPUSet
-from numazones.kubelet.machine import CPU, Machine
+from numazones.kubelet.machine import CPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,25 +200,6 @@ def zone_uses(
         )
         for numa, cpus in cpus_of_numa.items()
     )
-
-
-def memory_of(machine: Machine) -> dict[int, int]:
-    """Return NUMA id → bytes that the hardware has."""
-    return {node.id: node.memory for node in machine.numa_nodes}
-
-
-def offline_of(machine: Machine) -> dict[int, CPUSet]:
-    """Return NUMA id → CPUs that are present but offline, where there are any."""
-    return {node.id: node.offline for node in machine.numa_nodes if node.offline}
-
-
-def distances_of(machine: Machine) -> dict[tuple[int, int], int]:
-    """Return (NUMA id, NUMA id) → distance, where the machine tells."""
-    return {
-        (node.id, other.id): distance
-        for node in machine.numa_nodes
-        for other, distance in zip(machine.numa_nodes, node.distances or (), strict=False)
-    }
 
 
 def in_order(holders: Iterable[Holder]) -> tuple[Holder, ...]:

@@ -16,7 +16,7 @@ from numazones.kubelet.machine import numas_of
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.placement.kubelet import KubeletPlacement
-from numazones.placement.occupancy import HeldDevices, Holder, Occupancy, distances_of
+from numazones.placement.occupancy import HeldDevices, Holder, Occupancy
 from tests.numazones.kubelet import building
 
 MACHINE = building.machine()
@@ -26,7 +26,7 @@ MACHINE = building.machine()
 def held(*containers: Holder) -> alignment.PodAlignment:
     """Return the alignment of a pod whose containers hold this."""
     whole = replace(containers[0], containers=containers)
-    occupancy = Occupancy("none", "", MACHINE.cpus, (), (whole,), distances=distances_of(MACHINE))
+    occupancy = Occupancy("none", "", MACHINE.cpus, (), (whole,), distances=MACHINE.distances)
     (found,) = alignment.alignments(occupancy)
     return found
 
