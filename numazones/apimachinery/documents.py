@@ -170,6 +170,16 @@ def _is_deeper(brackets: bytes, most: int) -> bool:
     return False
 
 
+def has_more(content: bytes, byte: bytes, most: int) -> bool:
+    """Return whether a byte appears more often in a long text; faster than ``bytes.count``."""
+    for start in range(0, len(content), _PART):
+        part = content[start : start + _PART]
+        most -= len(part) - len(part.replace(byte, b""))
+        if most < 0:
+            return True
+    return False
+
+
 def check_lists(content: bytes, bounds: Bounds, most: int) -> None:
     """Measure a long text in JSON, whose objects are measured later, for the length of its lists.
 

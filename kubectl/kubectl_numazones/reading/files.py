@@ -29,6 +29,7 @@ from numazones.apimachinery.documents import (
     UnreadableDocument,
     check_json,
     check_lists,
+    has_more,
     read_all_yaml,
     read_json,
     too_many_items,
@@ -315,7 +316,7 @@ def _documents(path: Path, content: bytes, *, cure: str = "dump it again, with -
 
 def _bytes(path: Path) -> bytes:
     content = read_file(path, DUMP.size)
-    if not _is_yaml(path, content) and content.count(b",") > _FEW_COMMAS:
+    if not _is_yaml(path, content) and has_more(content, b",", _FEW_COMMAS):
         try:
             check_lists(content, DUMP, _MOST_OBJECTS)
         except UnreadableDocument as error:

@@ -15,6 +15,7 @@ from numazones.apimachinery.documents import (
     UnreadableDocument,
     check_lists,
     gunzip,
+    has_more,
     read_all_yaml,
     read_json,
     read_yaml,
@@ -190,6 +191,14 @@ def test_lists_of_a_long_text_are_measured(part: int, monkeypatch: pytest.Monkey
         else:
             with pytest.raises(UnreadableDocument):
                 check_lists(content, DUMP, 1000)
+
+
+@pytest.mark.parametrize("part", [1, 2, 3, 1 << 20])
+def test_a_byte_that_appears_too_often_is_noticed(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numazones.apimachinery.documents._PART", part)
+    content = b",a,,b,c," * 5
+    assert has_more(content, b",", content.count(b",") - 1)
+    assert not has_more(content, b",", content.count(b","))
 
 
 @pytest.mark.parametrize(
