@@ -26,7 +26,7 @@ def claimed_devices(zones: Iterable[NUMAZone]) -> ClaimedDevices:
     found: dict[str, dict[str, frozenset[Key]]] = {}
     for zone in zones:
         status = zone.status
-        if status is None or not status.assignments:
+        if status is None or not any(one.devices for one in status.assignments):
             continue
         plugins = {(device.resource, device.id) for device in status.devices}
         for holder in (one for one in status.assignments if one.devices):
