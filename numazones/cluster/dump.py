@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, Self
 
 from numazones.api.claimed_devices import claimed_devices
+from numazones.api.meta import InvalidResource
 from numazones.api.numazone import UNKNOWN_MODEL, NUMAZone, ZonePlacement
 from numazones.api.workload_partitioning import with_partitioning
 from numazones.api.zones import OptionUnknown, node_from_zones
@@ -64,7 +65,9 @@ class Dump:
     """The objects of a dump: pods as far as placement is concerned, all others as they are."""
 
     others: Mapping[str, Sequence[Object]]
-    """Kind → objects."""
+    """Kind → objects; neither pods nor NUMAZones."""
+    zones: Sequence[NUMAZone | InvalidResource]
+    """The NUMAZones; in place of one that is invalid, why."""
     pods: Sequence[ClusterPod]
     sharing: Sharing
     """Template of the pods."""
@@ -73,20 +76,23 @@ class Dump:
 
     @classmethod
     def of(cls, items: Iterable[Object], complete: frozenset[str] = frozenset()) -> Self:
-        """Read objects one by one; the bodies of pods, which are many and large, are not kept.
+        """Read objects one by one; the bodies of pods and NUMAZones, which are many and large, are not kept.
 
         Raises:
             NumazonesError: an object cannot be read.
         """
         others: dict[str, list[Object]] = {}
         sharing = Sharing()
-        pods = []
+        pods, zones = [], []
         for item in items:
-            if item.get("kind") == "Pod":
+            kind = item.get("kind", "")
+            if kind == "Pod":
                 pods.append(sharing.pod(item))
+            elif kind == NUMAZone.RESOURCE.kind:
+                zones.append(_zone(item))
             else:
-                others.setdefault(item.get("kind", ""), []).append(item)
-        return cls(others, pods, sharing, complete)
+                others.setdefault(kind, []).append(_without_images(item) if kind == "Node" else item)
+        return cls(others, zones, pods, sharing, complete)
 
     def of_kind(self, kind: str) -> Sequence[Object]:
         """Return the objects of a kind, pods aside."""
@@ -120,10 +126,28 @@ class Dump:
         times = [_EPOCH]
         for pod in self.pods:
             times += (pod.created, pod.started)
+        for zone in self.zones:
+            if isinstance(zone, NUMAZone):
+                times.append(zone.metadata.creation_timestamp or "")
         for item in chain.from_iterable(self.others.values()):
             times.append((item.get("metadata") or {}).get("creationTimestamp") or "")
             times.append((item.get("spec") or {}).get("renewTime") or "")
         return timestamp.parse(max(times))
+
+
+def _zone(body: Object) -> NUMAZone | InvalidResource:
+    try:
+        return NUMAZone.from_api(body)
+    except InvalidResource as error:
+        return error
+
+
+def _without_images(node: Object) -> Object:
+    """Return a Node without the list of its images, which is most of it, and which nobody reads here."""
+    status = node.get("status")
+    if not isinstance(status, Mapping):
+        return node
+    return {**node, "status": {key: value for key, value in status.items() if key != "images"}}
 
 
 def cluster_from_api(objects: Object | Iterable[Object]) -> Cluster:
@@ -183,7 +207,7 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
         InvalidDump: there are none.
         NumazonesError: an object cannot be read.
     """
-    zones = _zones_by_node(dump.of_kind("NUMAZone"))
+    zones = _zones_by_node(dump.zones)
     topologies = _by_name(dump.of_kind("NodeResourceTopology"))
 
     @cache
@@ -246,12 +270,13 @@ def _with_model(
         return node.with_placement(Unknown(UNDECIDED, str(error)))
 
 
-def _zones_by_node(bodies: Iterable[Object]) -> dict[str, list[NUMAZone]]:
-    zones: dict[str, list[NUMAZone]] = {}
-    for body in bodies:
-        zone = NUMAZone.from_api(body)
-        zones.setdefault(zone.spec.node_name, []).append(zone)
-    return zones
+def _zones_by_node(zones: Iterable[NUMAZone | InvalidResource]) -> dict[str, list[NUMAZone]]:
+    found: dict[str, list[NUMAZone]] = {}
+    for zone in zones:
+        if isinstance(zone, InvalidResource):
+            raise zone
+        found.setdefault(zone.spec.node_name, []).append(zone)
+    return found
 
 
 def _with_zones(node: ClusterNode, zones: Sequence[NUMAZone], sharing: Sharing) -> ClusterNode:

@@ -81,6 +81,17 @@ def test_objects_that_are_there_several_times_count_once(run: Run, dump: Path, t
     assert "worker-2" in result.output
 
 
+def test_invalid_numazone_does_no_harm_if_a_valid_one_follows(run: Run, dump: Path, tmp_path: Path) -> None:
+    zone = next(item for item in cluster() if item["kind"] == "NUMAZone")
+    zone["status"]["zones"] = "two"
+    bad = written(tmp_path / "bad.json", [zone])
+    for command in (("top",), ("fit", "cpu=1")):
+        assert run(*command, "-f", bad, "-f", dump).output.endswith(run(*command, "-f", dump).output)
+        assert f"NUMAZone {zone['metadata']['name']}: status.zones" in str(
+            run(*command, "-f", dump, "-f", bad).exception
+        )
+
+
 def test_objects_of_another_version_are_read_with_a_warning(run: Run, tmp_path: Path) -> None:
     items = cluster()
     for item in items:
