@@ -23,3 +23,8 @@ def test_brackets_in_cells_are_no_markup_on_a_terminal(
     rows: list[tuple[str | Text, str | Text]] = [(name, screen.bar(0.5)), (Text(name), "")]
     screen.print_table(columns, rows)
     assert [line.split("   ")[0].strip() for line in capsys.readouterr().out.splitlines()][1:] == [name, name]
+
+
+def test_bars_of_equal_shares_are_changed_apart() -> None:
+    screen.bar(0.5).append(" 4 of 8")
+    assert "8" not in screen.bar(0.5).plain

@@ -7,7 +7,6 @@ nothing is folded and nothing is coloured. ``NO_COLOR`` is honoured by rich.
 import shutil
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from functools import lru_cache
 
 import click
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -193,9 +192,8 @@ def warn_of(doubts: Iterable[str]) -> None:
     warn("; ".join(f"not certain: {doubt}" for doubt in doubts))
 
 
-@lru_cache(maxsize=4096)  # the same few shares come again and again, with every node of a model
 def bar(share: float) -> Text:
-    """Draw a share from 0 to 1 as a bar, which is not to be changed; what is scarce stands out."""
+    """Draw a share from 0 to 1 as a bar; what is scarce stands out."""
     share = min(max(share, 0.0), 1.0)
     colour = "green" if share < 0.7 else "yellow" if share < 0.95 else "red"  # noqa: PLR2004 - what the eye expects
     full, rest = divmod(round(share * _BAR_WIDTH * 8), 8)
