@@ -239,7 +239,7 @@ def _entries_of(path: Path) -> Iterator[_Entry]:
     found = _list_in(path, content)
     if found is not None:
         kind = found.kind.removesuffix("List")
-        yield from [_entry(path, kind, memoryview(item)) for item in found.items]
+        yield from _of_parts(path, kind, map(memoryview, found.items))
         return
     for document in _documents(path, content):
         yield from _of_document(path, document)
@@ -258,11 +258,17 @@ def _list_in(path: Path, content: bytes) -> _List | None:
     return found if found.kind.endswith("List") else None
 
 
-def _entry(path: Path, kind: str, content: memoryview) -> _Entry:
-    head = _HEAD.match(content)
-    if head is not None:
-        return _Entry(str(head[1], "utf-8", "replace"), str(head[2], "utf-8", "replace"), path, content)
-    return _of_list(path, kind, _json(path, content))
+def _of_parts(path: Path, kind: str, parts: Iterable[memoryview]) -> Iterator[_Entry]:
+    """Yield the objects of a list; most begin like the one before, which is seen at once."""
+    start, version, name = b"", "", kind
+    for content in parts:
+        if not start or content[: len(start)].tobytes() != start:
+            head = _HEAD.match(content)
+            if head is None:
+                yield _of_list(path, kind, _json(path, content))
+                continue
+            start, version, name = head[0], *(str(part, "utf-8", "replace") for part in head.groups())
+        yield _Entry(version, name, path, content)
 
 
 def _of_document(path: Path, document: Any) -> Iterator[_Entry]:
