@@ -342,9 +342,8 @@ def _memory_state(
     assignments: Mapping[str, Mapping[str, Iterable[Block]]],
     pods: Mapping[str, Iterable[Block]],
 ) -> MemoryState:
-    initial = manager.initial_state()
     if not manager.static:
-        return initial
+        return manager.initial_state()
     blocks = {
         uid: {name: tuple(items) for name, items in containers.items()}
         for uid, containers in assignments.items()
@@ -362,7 +361,7 @@ def _memory_state(
                 "memory is assigned but the Memory Manager's state per NUMA node is missing; "
                 "give machine_state too"
             )
-        return initial
+        return manager.initial_state()
     for numa in manager.numas:
         _check_machine_state(manager, numa, machine)
     states = [machine[numa] for numa in manager.numas]
