@@ -223,12 +223,13 @@ class ClusterState:
 
     def cluster(self) -> Cluster:
         """Return everything as one value."""
+        unbound = [pod for pod in self.pods if not pod.node]
         return Cluster(
             nodes={node.name: node for node in self.all_nodes()},
             pending={
                 pod.uid: pod
-                for pod, waits in self.faults.over(self.pods, lambda pod: not pod.node and not pod.terminal)
-                if waits
+                for pod, ended in self.faults.over(unbound, lambda pod: pod.terminal)
+                if not ended
             },
         )
 
