@@ -92,10 +92,12 @@ class ReasonGroup:
         """Count the nodes that gave a verdict."""
         self.alike.append(nodes)
         self.count += len(nodes.names)
-        self.nearness = min(self.nearness, nodes.nearness)
-        first = min(nodes.names)
-        if (nodes.named_first, first) < (self.named_first, self.node):
-            self.nearest, self.named_first, self.node = nodes.verdict, nodes.named_first, first
+        if nodes.nearness < self.nearness:
+            self.nearness = nodes.nearness
+        if nodes.named_first <= self.named_first:
+            first = min(nodes.names)
+            if nodes.named_first < self.named_first or first < self.node:
+                self.nearest, self.named_first, self.node = nodes.verdict, nodes.named_first, first
 
 
 def nearness(verdict: NodeVerdict) -> Nearness:
