@@ -92,7 +92,7 @@ class ReasonGroup:
         """Count the nodes that gave a verdict."""
         self.alike.append(nodes)
         self.count += len(nodes.names)
-        if nodes.nearness < self.nearness:
+        if nodes.nearness < self.nearness:  # noqa: PLR1730 - min() takes longer, for every verdict
             self.nearness = nodes.nearness
         if nodes.named_first <= self.named_first:
             first = min(nodes.names)
