@@ -195,7 +195,7 @@ class DeviceManager:
     ) -> Iterator[ResourceHints]:
         """Yield hints for a container, one list per resource."""
         for resource, count in self.requests(state, limits):
-            held = state.assignments.get(uid, {}).get(container, {}).get(resource.name, 0)
+            held = state.assignments.get(uid, {}).get(container, {}).get(resource.name)
             yield self._hints(state, resource, count, held=held, reusable=reusable.get(resource.name, 0))
 
     def pod_hints(
@@ -209,7 +209,7 @@ class DeviceManager:
             yield self._hints(state, resource, count, held=held, reusable=0)
 
     def _hints(
-        self, state: DeviceState, resource: DeviceResource, count: int, *, held: int, reusable: int
+        self, state: DeviceState, resource: DeviceResource, count: int, *, held: int | None, reusable: int
     ) -> ResourceHints:
         if not resource.hosting:
             return indifferent(resource.name)
