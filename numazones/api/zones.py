@@ -8,7 +8,7 @@ import it.
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple, NoReturn, Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 from numazones import cpuset
 from numazones.api.kubelet_settings import keeps_reserved_apart
@@ -250,24 +250,15 @@ def _of(groups: Iterable[tuple[int, CPUSet]], cpu: int) -> int | None:
     return next((key for key, cpus in groups if cpus >> cpu & 1), None)
 
 
-class _MemoryRow(NamedTuple):
-    """Amounts of one type of memory, for ``_tables``, which needs a key that is hashed fast."""
-
-    name: str
-    capacity: str | None
-    reserved: str | None
-    assigned: str | None
-
-
 def _row(status: NUMAZoneStatus, name: str) -> ZoneResource:
     return next((row for row in status.resources if row.name == name), ZoneResource(name=name))
 
 
-def _amount(numa: int, row: ZoneResource | _MemoryRow, which: str) -> int:
+def _amount(numa: int, row: ZoneResource, which: str) -> int:
     return quantity.parse(_amount_text(numa, row, which)).value()
 
 
-def _amount_text(numa: int, row: ZoneResource | _MemoryRow, which: str) -> str:
+def _amount_text(numa: int, row: ZoneResource, which: str) -> str:
     text: str | None = getattr(row, which)
     if text is None:
         raise ZonesNotReady(f"NUMA node {numa}: the {which} of {row.name} is missing; check the exporter")
@@ -375,26 +366,26 @@ def _machine_state(statuses: Mapping[int, NUMAZoneStatus]) -> dict[int, NUMANode
             raise ZonesNotReady(
                 f"NUMA node {numa}: the memory manager's state is missing; check the exporter"
             )
-        rows = [
-            _MemoryRow(row.name, row.capacity, row.reserved, row.assigned)
-            for row in status.resources
-            if is_memory(row.name)
-        ]
-        tables = _tables(numa, tuple(rows))
+        rows = [row for row in status.resources if is_memory(row.name)]
+        hugepages = sum(_amount(numa, row, "capacity") for row in rows if row.name != MEMORY)
+        tables = {
+            row.name: _table(
+                _amount_text(numa, row, "capacity"),
+                _amount_text(numa, row, "reserved"),
+                _amount_text(numa, row, "assigned"),
+                hugepages if row.name == MEMORY else 0,
+            )
+            for row in rows
+        }
         states[numa] = NUMANodeState(status.memory_assignments, tables, cpuset.of(status.memory_group))
     return states
 
 
 @lru_cache(maxsize=4096)  # the same few amounts come again and again, with every node of a model
-def _tables(numa: int, rows: tuple[_MemoryRow, ...]) -> Mapping[str, MemoryTable]:
-    hugepages = sum(_amount(numa, row, "capacity") for row in rows if row.name != MEMORY)
-    tables = {}
-    for row in rows:
-        texts = [_amount_text(numa, row, which) for which in ("capacity", "reserved", "assigned")]
-        total, kept, held = (quantity.parse(text).value() for text in texts)
-        allocatable = total - kept - (hugepages if row.name == MEMORY else 0)
-        tables[row.name] = MemoryTable(total, kept, allocatable, reserved=held, free=allocatable - held)
-    return tables
+def _table(capacity: str, reserved: str, assigned: str, hugepages: int) -> MemoryTable:
+    total, kept, held = (quantity.parse(text).value() for text in (capacity, reserved, assigned))
+    allocatable = total - kept - hugepages
+    return MemoryTable(total, kept, allocatable, reserved=held, free=allocatable - held)
 
 
 def _devices(statuses: Mapping[int, NUMAZoneStatus]) -> dict[str, list[Device]]:
