@@ -26,10 +26,13 @@ def claimed_devices(zones: Iterable[NUMAZone]) -> ClaimedDevices:
     found: dict[str, dict[str, frozenset[Key]]] = {}
     for zone in zones:
         status = zone.status
-        if status is None or not any(one.devices for one in status.assignments):
+        if status is None:
+            continue
+        holders = [one for one in status.assignments if one.devices]
+        if not holders:
             continue
         plugins = {(device.resource, device.id) for device in status.devices}
-        for holder in (one for one in status.assignments if one.devices):
+        for holder in holders:
             keys = frozenset(
                 (held.resource, *_pool_and_device(one))
                 for held in holder.devices
