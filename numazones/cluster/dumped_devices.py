@@ -5,6 +5,7 @@ A module of its own: many clusters have none, and what is read of them is slow t
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from numazones.api.numazone import NUMAZone
@@ -33,10 +34,10 @@ def with_devices(
     """
     classes = [DeviceClass.from_api(body) for body in objects.get("DeviceClass", ())]
     resources, selectors = classes_by_resource(classes), {one.name: one for one in classes}
-    known = [replace(node, device_classes=resources, device_selectors=selectors) for node in nodes]
+    with_classes = partial(replace, device_classes=resources, device_selectors=selectors)
     slices = [Slice.from_api(body) for body in objects.get("ResourceSlice", ())]
     if not slices:
-        return known
+        return [with_classes(node) for node in nodes]
     claims = [DeviceClaim.from_api(body) for body in objects.get(CLAIM, ())]
     devices = Inventory(slices, claims)
     cluster_devices = ClusterDevices.of(
@@ -47,7 +48,7 @@ def with_devices(
         map(DeviceClaim.from_api, objects.get("ResourceClaimTemplate", ())),
         version=newest(_kubelet_versions(nodes, zones)),
     )
-    return [replace(node, dra=devices.of(node.name), cluster_devices=cluster_devices) for node in known]
+    return [with_classes(node, dra=devices.of(node.name), cluster_devices=cluster_devices) for node in nodes]
 
 
 def _kubelet_versions(nodes: Iterable[ClusterNode], zones: Iterable[NUMAZone]) -> Iterator[str]:
